@@ -55,8 +55,7 @@ from calibration.shares.correction import target_of
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import (
-    CONFLICT,
-    disagreement,
+    is_in_conflict,
     refusal,
     side_beyond,
     sign_probability,
@@ -193,7 +192,7 @@ def _with_sign(estimate: Estimate, probability: float) -> Estimate:
 
 def _is_in_conflict(item: JudgedModel, settings: ComparisonSettings) -> bool:
     line = (settings.calibrated or NO_LINES)[-1].without(item.known_as)
-    return abs(disagreement(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))) > CONFLICT
+    return is_in_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,17 @@ steeply than the judge, so only the end of the interval that lies towards the ra
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from calibration.cluster import NORMAL, UNIT
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, hull
 
 # Deviations of systems from the line in the judge's logits agree across four sets (14 degrees of freedom).
 DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
+SCORE_DEVIATION: Final = 0.45  # of means on a scale, in standard deviations of the judge's scores
 SLOPE_SD: Final = 0.5  # of the slope's logarithm around 0; the largest slope seen is 4
 LEAST_SLOPE: Final = 0.5  # in the residuals of the sign rule
 EXTRAPOLATION: Final = 0.3  # standard deviation per logit beyond the calibrated models
@@ -25,7 +27,9 @@ LEAST_MODELS = 3  # a line through two fits exactly
 LEAST_REPLIES = 10
 PROMPTS_KNOWN = 20  # prompts of its own that the calibration's spread over prompts counts as
 FEW_PROMPTS = 30
-CONFLICT: Final = 1.0  # standard errors between line and ratings from which on the ratings' interval is kept
+LEAST_EXACT: Final = 2.5  # times the line's standard error: ratings less exact show no conflict with it
+# A rated model is misjudged wholly, by so many times the deviation of others, with this chance at most.
+FAR, FAR_CHANCE = 5.0, 0.3
 MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
 DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
 EDGE: Final = 0.002  # shares closer to 0 or 1 count as this
@@ -115,23 +119,46 @@ class CalibratedModels:
             own *= 1 + 3 / (prompts - 1)  # as t's 95% are to the normal's
         return TargetModel(judge=mean, judge_noise=own / max(1, prompts), prompts=prompts)
 
-    def logit(self, value: Any, count: float = math.inf) -> Any:
-        """Return values of this scale as logits; of `count` replies half a one is added on either side."""
-        low, high = self.bounds
-        share = (np.asarray(value) - low) / (high - low)
+    @cached_property
+    def unit(self) -> float | None:
+        """Of a mean on a scale, the judge's standard deviation within models; None for shares."""
+        if self.bounds == UNIT:
+            return None
+        return math.sqrt(self.prompt_variance or ((self.bounds[1] - self.bounds[0]) / 4) ** 2)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of models from the line that other sets show."""
+        return DEVIATION if self.unit is None else SCORE_DEVIATION
+
+    def link(self, value: Any, count: float = math.inf) -> Any:
+        """Return shares as logits, of `count` replies with half a one added on either side; means in units."""
+        if self.unit is not None:
+            return np.asarray(value) / self.unit
+        share = np.asarray(value)
         if math.isfinite(count):
             share = (count * share + 0.5) / (count + 1)
         share = np.clip(share, EDGE, 1 - EDGE)
         return np.log(share / (1 - share))
 
-    def steepness(self, logit: Any) -> Any:
-        """Return the derivative of the value with respect to its logit."""
-        share = 1 / (1 + np.exp(-np.asarray(logit)))
-        return (self.bounds[1] - self.bounds[0]) * share * (1 - share)
+    def link_ratings(self, crowd: Any, noise: Any) -> tuple[Floats, Floats]:
+        """Return human levels and their variances as `link` does; shares keep a standard error from 0 and 1."""
+        levels, error = np.asarray(crowd, dtype=float), np.sqrt(noise)
+        if self.unit is None:
+            levels = np.clip(levels, np.minimum(error, 0.5), 1 - np.minimum(error, 0.5))
+        linked = np.asarray(self.link(levels))
+        return linked, np.asarray(noise) / self.steepness(linked) ** 2
 
-    def value(self, logit: Any) -> Any:
-        """Return the values of this scale that have these logits."""
-        return self.bounds[0] + (self.bounds[1] - self.bounds[0]) / (1 + np.exp(-np.asarray(logit)))
+    def inverse(self, linked: Any) -> Any:
+        """Return the shares or means that `link` makes these of."""
+        if self.unit is not None:
+            return np.clip(np.asarray(linked) * self.unit, *self.bounds)
+        return 1 / (1 + np.exp(-np.asarray(linked)))
+
+    def steepness(self, linked: Any) -> Any:
+        """Return the derivative of `inverse`."""
+        share = self.inverse(linked)
+        return share * (1 - share) if self.unit is None else np.full(np.shape(linked), self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,12 +180,12 @@ class _Posterior:
 def _posterior(calibrated: CalibratedModels) -> _Posterior:
     from scipy.special import ndtri
 
-    judge, crowd = calibrated.logit(calibrated.judge), calibrated.logit(calibrated.crowd)
-    steepness = calibrated.steepness(crowd) ** 2
-    noise = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0) / steepness
+    judge = calibrated.link(calibrated.judge)
+    own_noise = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0)
+    crowd, noise = calibrated.link_ratings(calibrated.crowd, own_noise)
     # Slopes at equal steps of probability; deviations over three decades, where the prior has all its mass.
     slopes = np.exp(SLOPE_SD * ndtri((np.arange(40) + 0.5) / 40))
-    deviations = DEVIATION * np.geomspace(0.15, 12, 50)
+    deviations = calibrated.deviation * np.geomspace(0.15, 12, 50)
     slope, deviation = (grid.ravel() for grid in np.meshgrid(slopes, deviations))
     variance = deviation[:, None] ** 2 + noise
     misses = crowd - slope[:, None] * (judge - judge.mean())
@@ -167,7 +194,7 @@ def _posterior(calibrated: CalibratedModels) -> _Posterior:
     distance = ((misses - height[:, None]) ** 2 / variance).sum(axis=1)
     log = 0.5 * (np.log(height_variance) - np.log(variance).sum(axis=1) - distance)
     # The scaled inverse chi-square of the variance, as a density of the deviation's logarithm.
-    log -= DEVIATION_FREEDOM * (np.log(deviation) + 0.5 * (DEVIATION / deviation) ** 2)
+    log -= DEVIATION_FREEDOM * (np.log(deviation) + 0.5 * (calibrated.deviation / deviation) ** 2)
     weight = np.exp(log - log.max())
     return _Posterior(
         weight=weight / weight.sum(),
@@ -175,7 +202,8 @@ def _posterior(calibrated: CalibratedModels) -> _Posterior:
         deviation=deviation,
         centre=float(judge.mean()),
         height=height,
-        height_variance=height_variance + calibrated.shared / float(steepness.mean()),
+        height_variance=height_variance
+        + calibrated.shared / float((calibrated.steepness(crowd) ** 2).mean()),
     )
 
 
@@ -216,16 +244,15 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     """
     if refusal(calibrated, target) is not None:
         return Estimate(math.nan, None)
-    levels = calibrated.value(joint_draws(calibrated, target)[0])
+    levels = calibrated.inverse(joint_draws(calibrated, target)[0])
     side = None if target.is_rated else side_beyond(calibrated, target)
     estimate = _estimate(levels, side, calibrated.bounds)
-    if target.is_rated and abs(disagreement(calibrated, target)) > CONFLICT and estimate.interval:
-        # The judge may misjudge this model wholly: the interval holds that of its ratings too.
-        wide = NORMAL * math.sqrt(target.noise)
-        low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
-        ends = estimate.interval
-        return Estimate(estimate.value, Interval(min(ends.low, float(low)), max(ends.high, float(high))))
-    return estimate
+    if not is_in_conflict(calibrated, target):
+        return estimate
+    # The judge may misjudge this model wholly: the interval holds that of its ratings too.
+    wide = NORMAL * math.sqrt(target.noise)
+    low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
+    return hull(estimate, Estimate(target.crowd, Interval(float(low), float(high))))
 
 
 def transport_difference(
@@ -245,7 +272,7 @@ def transport_difference(
     targets = [item for item in (one, other) if isinstance(item, TargetModel)]
     if any(refusal(calibrated, item) for item in targets):
         return Estimate(math.nan, None), math.nan
-    levels = calibrated.value(joint_draws(calibrated, *targets, correlation=correlation))
+    levels = calibrated.inverse(joint_draws(calibrated, *targets, correlation=correlation))
     gap = levels[0] - (_draws_of(other) if isinstance(other, Estimate) else levels[1])
     side: Side | None = None if not is_open else "above" if np.median(gap) > 0 else "below"
     width = calibrated.bounds[1] - calibrated.bounds[0]
@@ -280,38 +307,48 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
 
     posterior = _posterior(calibrated)
     size = len(targets)
-    judge = np.array([calibrated.logit(item.judge, item.prompts or math.inf) for item in targets])
+    judge = np.array([calibrated.link(item.judge, item.prompts or math.inf) for item in targets])
     blur = np.array([item.judge_noise for item in targets]) / calibrated.steepness(judge) ** 2
-    calibrated_judge = calibrated.logit(calibrated.judge)
+    calibrated_judge = calibrated.link(calibrated.judge)
     distance = np.maximum(judge - calibrated_judge.max(), calibrated_judge.min() - judge)
     reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
-    mean = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.centre)
-    own = np.where(np.eye(size), 1.0, correlation) * posterior.deviation[:, None, None] ** 2
-    own = own + np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
-    covariance = own + posterior.height_variance[:, None, None]
-    weight = posterior.weight
+    line = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.centre)
+    shared = np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
+    shared = shared + posterior.height_variance[:, None, None]
     rated = [index for index, item in enumerate(targets) if item.is_rated]
-    if rated:
-        crowd = np.array([calibrated.logit(targets[index].crowd) for index in rated])
-        noise = np.array([targets[index].noise for index in rated]) / calibrated.steepness(crowd) ** 2
+    ratings = np.array([(targets[index].crowd, targets[index].noise) for index in rated]).reshape(-1, 2)
+    crowd, noise = calibrated.link_ratings(*ratings.T)
+    # The chance that the judge misjudges a rated model wholly, as far as its ratings could show it.
+    squares = posterior.deviation[:, None] ** 2
+    chance = FAR_CHANCE * (squares / (squares + noise)) ** 2
+    logs, means, covariances = [], [], []
+    for kinds in product((1.0, FAR), repeat=len(rated)):
+        scale = np.ones(size)
+        scale[rated] = kinds
+        own = np.where(np.eye(size), 1.0, correlation) * np.outer(scale, scale)
+        covariance = own * squares[..., None] + shared
         total = covariance[:, rated][:, :, rated] + np.diag(np.maximum(noise, 1e-12))
         gain = np.linalg.solve(total, covariance[:, rated]).transpose(0, 2, 1)
-        surprise = crowd - mean[:, rated]
+        surprise = crowd - line[:, rated]
         log = -0.5 * np.einsum("gi,gi->g", surprise, np.linalg.solve(total, surprise[..., None])[..., 0])
-        log += np.log(np.maximum(weight, 1e-300)) - 0.5 * np.linalg.slogdet(total)[1]
-        weight = np.exp(log - log.max())
-        weight = weight / weight.sum()
-        mean = mean + np.einsum("gij,gj->gi", gain, surprise)
-        covariance = covariance - gain @ covariance[:, rated]
-    # A Kronecker sequence: its first coordinate chooses the point of the grid, the others the normal draws.
+        log -= 0.5 * np.linalg.slogdet(total)[1]
+        log += np.log(np.where(np.array(kinds) > 1, chance, 1 - chance)).sum(axis=1)
+        logs.append(log + np.log(np.maximum(posterior.weight, 1e-300)))
+        means.append(line + np.einsum("gij,gj->gi", gain, surprise))
+        covariances.append(covariance - gain @ covariance[:, rated])
+    mean, covariance, log = (np.concatenate(parts) for parts in (means, covariances, logs))
+    weight = np.exp(log - log.max())
+    weight = weight / weight.sum()
+    # A Kronecker sequence: its first coordinate chooses the point of the grid, the others the normal draws,
+    # which are taken with both signs.
     golden = 1.5  # the root of x ** (size + 2) = x + 1
     for _ in range(40):
         golden = (1 + golden) ** (1 / (size + 2))
-    points = (np.arange(1, DRAWS + 1)[:, None] * golden ** -np.arange(1.0, size + 2)) % 1.0
+    points = (np.arange(1, DRAWS // 2 + 1)[:, None] * golden ** -np.arange(1.0, size + 2)) % 1.0
     grid = np.minimum(np.searchsorted(np.cumsum(weight), points[:, 0]), len(weight) - 1)
-    roots = np.linalg.cholesky(covariance + 1e-12 * np.eye(size))
-    draws = mean[grid] + np.einsum("dij,dj->di", roots[grid], ndtri(points[:, 1:]))
-    return np.asarray(draws.T)
+    roots = np.linalg.cholesky(covariance[grid] + 1e-12 * np.eye(size))
+    normals = np.einsum("dij,dj->di", roots, ndtri(points[:, 1:]))
+    return np.concatenate([mean[grid] + normals, mean[grid] - normals]).T
 
 
 def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
@@ -325,10 +362,26 @@ def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
     """
     if refusal(calibrated, target) is not None or not target.is_rated:
         return math.nan
+    gap, line, noise = _against_line(calibrated, target)
+    return gap / math.sqrt(line + noise)
+
+
+def is_in_conflict(calibrated: CalibratedModels, target: TargetModel) -> bool:
+    """Return whether a model's ratings differ from the line by more than their joint standard error.
+
+    Ratings much less exact than the line show no conflict.
+    """
+    if refusal(calibrated, target) is not None or not target.is_rated:
+        return False
+    gap, line, noise = _against_line(calibrated, target)
+    return abs(gap) > math.sqrt(line + noise) and noise < LEAST_EXACT**2 * line
+
+
+def _against_line(calibrated: CalibratedModels, target: TargetModel) -> tuple[float, float, float]:
+    """Return how far ratings lie above the line, and the variances of line and ratings."""
     (alone,) = joint_draws(calibrated, target.without_ratings)
-    crowd = float(calibrated.logit(target.crowd))
-    noise = target.noise / float(calibrated.steepness(crowd)) ** 2
-    return float((crowd - np.median(alone)) / math.sqrt(float(alone.var()) + noise))
+    crowd, noise = calibrated.link_ratings(target.crowd, target.noise)
+    return float(crowd - np.median(alone)), float(alone.var()), float(noise)
 
 
 def sign_probability(
@@ -348,13 +401,14 @@ def sign_probability(
 
     posterior = _posterior(calibrated)
     count = len(calibrated.models)
-    judge, crowd = calibrated.logit(calibrated.judge), calibrated.logit(calibrated.crowd)
+    judge = calibrated.link(calibrated.judge)
+    own_noise = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0)
+    crowd, noise = calibrated.link_ratings(calibrated.crowd, own_noise)
     slope = max(LEAST_SLOPE, float(posterior.weight @ posterior.slope))
-    noise = (np.array(calibrated.noise) - calibrated.shared).clip(0) / calibrated.steepness(crowd) ** 2
     residuals = crowd - crowd.mean() - slope * (judge - judge.mean())
     own = max(0.0, float((residuals**2).sum() - (count - 2) * noise.mean())) / slope**2
-    variance = (DEVIATION_FREEDOM * DEVIATION**2 + own) / (DEVIATION_FREEDOM + count - 2)
-    gap = [float(calibrated.logit(item.judge, item.prompts or math.inf)) for item in (one, other)]
+    variance = (DEVIATION_FREEDOM * calibrated.deviation**2 + own) / (DEVIATION_FREEDOM + count - 2)
+    gap = [float(calibrated.link(item.judge, item.prompts or math.inf)) for item in (one, other)]
     scale = math.sqrt(2 * (1 - correlation) * variance + error**2)
     return float(stdtr(count + DEVIATION_FREEDOM - 2, (gap[0] - gap[1]) / scale))
 
@@ -383,7 +437,7 @@ def fit_line(calibrated: CalibratedModels) -> FittedLine:
     order = np.argsort(posterior.deviation, kind="stable")
     spread = np.interp(
         (tail, 0.5, 1 - tail), np.cumsum(posterior.weight[order]), posterior.deviation[order]
-    ) * float(calibrated.steepness(calibrated.logit(calibrated.crowd).mean()))
+    ) * float(calibrated.steepness(calibrated.link(calibrated.crowd).mean()))
     left_out = left_out_levels(calibrated)
     return FittedLine(
         slope=float(posterior.weight @ posterior.slope),

@@ -157,7 +157,7 @@ def test_the_study_stands_as_a_baseline(make_run: Runs, tmp_path: Path) -> None:
     write_calibration(tmp_path / "calibration.json", calibration())
     run = make_run("one", {"a": 0.7})
     result = ask(run, calibration=str(tmp_path), baselines=("study:human", "study:gpt-4"))
-    assert verdicts(result) == {("a", "study:human"): "better", ("a", "study:gpt-4"): "similar"}
+    assert verdicts(result) == {("a", "study:human"): "better", ("a", "study:gpt-4"): "inconclusive"}
     assert [row["model"] for row in result["baselines"]] == ["study:human", "study:gpt-4"]
     assert result["baselines"][0]["shares"]["Good"]["value"] == pytest.approx(0.493)
     alone = ask(run, baselines=("study:human",))

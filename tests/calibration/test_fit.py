@@ -76,7 +76,7 @@ def test_a_judge_that_is_too_kind_is_corrected() -> None:
     assert min(corrected, left_out) >= 5, "of six 95 % intervals one may miss"
     kindness = next(item for item in report.findings if item.audit == "level")
     assert (kindness.verdict, kindness.effect.value > 0) == ("found", True)
-    assert report.models.lines["Good"].slope == pytest.approx(1, abs=0.15)
+    assert report.models.lines["Good"].slope == pytest.approx(1, abs=0.3)
     assert report.models.as_exact_as is not None
     assert report.models.as_exact_as < report.models.worth_in_ratings.value, (
         "what the interval shows is never more than what its median spread promises"
@@ -157,7 +157,9 @@ def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibratio
         assert {"gpt-4", "gpt-4-plain", "llama-2-70b-chat", "gemini-1.0-pro"} <= set(rated.models)
         for model, crowd, level in zip(rated.models, rated.crowd, left_out_levels(rated), strict=True):
             assert holds(level, crowd), (model, label)
-            assert level.interval is not None and level.interval.high - level.interval.low < 0.45
+            assert level.interval is not None
+            is_open = level.interval.high == 1.0 or level.interval.low == 0.0
+            assert is_open or level.interval.high - level.interval.low < 0.45
         assert all(0 < noise < 0.03**2 for noise in rated.noise), "the crowd's own error"
 
 

@@ -7,16 +7,21 @@ import numpy as np
 import pytest
 from repository import SHARED
 
+from calibration.artifact import read_calibration
+from calibration.estimate import Estimate, Interval
 from calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
     fit_line,
     left_out_levels,
     refusal,
+    side_beyond,
+    sign_probability,
     transport,
     transport_difference,
 )
 from data.importers import import_source
+from judge.base import WEIGHTS
 
 JUDGES = ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-flash", "o4-mini")
 SCALE = (1.0, 5.0)
@@ -36,21 +41,41 @@ def width(estimate) -> float:
     return estimate.interval.high - estimate.interval.low
 
 
-def test_without_noise_it_is_student_t_around_a_shift() -> None:
-    """All judged alike: no slope to find, so a new model is one more draw with m - 1 degrees of freedom."""
-    crowd = np.array([0.42, 0.47, 0.5, 0.55, 0.51])
-    found = transport(models([0.6] * 5, crowd), TargetModel(judge=0.6))
-    half = 2.776445 * crowd.std(ddof=1) * math.sqrt(1 + 1 / 5)
-    assert found.value == pytest.approx(crowd.mean(), abs=1e-4)
-    assert found.interval.low == pytest.approx(crowd.mean() - half, rel=0.01)
-    assert found.interval.high == pytest.approx(crowd.mean() + half, rel=0.01)
+def shipped() -> CalibratedModels:
+    return read_calibration(WEIGHTS / "classifier" / "calibration.json").calibrated_models["Good"]
 
 
-def test_the_line_is_found_and_a_steep_one_believed_with_enough_models() -> None:
+def test_levels_of_the_samples_are_those_of_the_review() -> None:
+    """Inside the rated range an interval, beyond it a bound; figures of an independent implementation."""
+    known = shipped()
+    warm, plain, curt = (
+        transport(known, known.judged(mean, 0.01 / 64, 64)) for mean in (0.682, 0.465, 0.282)
+    )
+    assert (warm.value, warm.interval.low) == pytest.approx((0.68, 0.58), abs=0.015)
+    assert warm.interval.high == 1.0
+    found = (plain.value, plain.interval.low, plain.interval.high)
+    assert found == pytest.approx((0.46, 0.33, 0.59), abs=0.015)
+    assert (curt.value, curt.interval.high) == pytest.approx((0.27, 0.47), abs=0.02)
+    assert curt.interval.low == 0.0
+
+
+def test_the_sign_of_a_difference_has_the_probability_of_the_review() -> None:
+    known = shipped()
+    gaps = {0.05: 0.77, 0.07: 0.85, 0.10: 0.92, 0.12: 0.95, 0.15: 0.977, 0.20: 0.994}
+    for gap, expected in gaps.items():
+        one, other = TargetModel(judge=0.58 + gap / 2), TargetModel(judge=0.58 - gap / 2)
+        found = sign_probability(known, one, other, 0.05)
+        assert found == pytest.approx(expected, abs=0.007)
+        assert sign_probability(known, other, one, 0.05) == pytest.approx(1 - found)
+        assert sign_probability(known, one, other, 0.05, correlation=0.5) > found, "variants"
+
+
+def test_a_steep_line_is_believed_with_enough_models() -> None:
     judge = np.linspace(0.4, 0.7, 12)
-    line = fit_line(models(judge, 2 * judge - 0.5 + 0.001 * np.cos(np.arange(12))))
-    assert line.slope == pytest.approx(2, abs=0.02) and line.intercept == pytest.approx(-0.5, abs=0.02)
-    assert line.between_sd < 0.003 and max(map(abs, line.residuals)) < 0.003
+    logits = 2 * np.log(judge / (1 - judge)) - 0.5
+    line = fit_line(models(judge, 1 / (1 + np.exp(-logits)), noise=1e-6))
+    assert line.slope == pytest.approx(2, abs=0.25)
+    assert line.between_sd < 0.19 / 4 and max(map(abs, line.residuals)) < 0.05
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -74,21 +99,44 @@ def test_own_ratings_take_over_as_they_come() -> None:
 def test_an_uncertain_judged_mean_widens_the_interval_and_the_range() -> None:
     known = models([0.5, 0.6, 0.55, 0.65, 0.52], [0.44, 0.54, 0.48, 0.6, 0.45])
     sure, unsure = TargetModel(judge=0.70), TargetModel(judge=0.70, judge_noise=0.05**2)
-    assert width(transport(known, unsure)) > width(transport(known, sure))
-    assert "above the calibrated range, 0.463 to 0.688" in (refusal(known, sure) or "")
-    assert refusal(known, unsure) is None
-    assert "below" in (refusal(known, TargetModel(judge=0.3)) or "")
+    assert (side_beyond(known, sure), side_beyond(known, unsure)) == ("above", None)
+    assert transport(known, sure).interval.low > transport(known, unsure).interval.low
+    assert side_beyond(known, TargetModel(judge=0.3)) == "below"
     assert "nothing was scored" in (refusal(known, TargetModel(judge=math.nan)) or "")
+    assert refusal(known, TargetModel(judge=0.6, prompts=9)) is not None
 
 
-def test_a_difference_has_both_strays_but_one_line() -> None:
+def test_a_difference_has_both_deviations_but_one_line() -> None:
     known = models([0.5, 0.6, 0.55, 0.65, 0.52], [0.44, 0.5, 0.48, 0.6, 0.4])
-    same = transport_difference(known, TargetModel(judge=0.55), TargetModel(judge=0.55))
-    assert same.value == pytest.approx(0, abs=1e-6)
-    assert same.interval.low == pytest.approx(-same.interval.high, abs=1e-6)
+    same, chance = transport_difference(known, TargetModel(judge=0.55), TargetModel(judge=0.55))
+    assert (same.value, chance) == pytest.approx((0, 0.5), abs=2e-3)
+    assert same.interval.low == pytest.approx(-same.interval.high, abs=5e-3)
     assert width(same) < 2 * width(transport(known, TargetModel(judge=0.55)))
-    apart = transport_difference(known, TargetModel(judge=0.65), TargetModel(judge=0.5))
-    assert apart.value > 0.05
+    variants, _ = transport_difference(
+        known, TargetModel(judge=0.55), TargetModel(judge=0.55), correlation=0.5
+    )
+    assert width(variants) == pytest.approx(width(same) / math.sqrt(2), rel=0.05)
+    apart, chance = transport_difference(known, TargetModel(judge=0.65), TargetModel(judge=0.5))
+    assert apart.value > 0.05 and chance > 0.9
+    elsewhere, chance = transport_difference(
+        known, TargetModel(judge=0.55), Estimate(0.3, Interval(0.28, 0.32))
+    )
+    assert elsewhere.value == pytest.approx(transport(known, TargetModel(judge=0.55)).value - 0.3, abs=5e-3)
+    assert chance > 0.95
+
+
+def test_where_line_and_ratings_conflict_the_interval_holds_that_of_the_ratings() -> None:
+    """A model 15 points off the line, 200 ratings, 12 calibrated models."""
+    rng = np.random.default_rng(5)
+    judge = np.linspace(0.45, 0.7, 12)
+    noise, held = 0.24 * 2.2 / 200, []
+    for _ in range(200):
+        logits = np.log(judge / (1 - judge)) + rng.normal(0, 0.16, 12)
+        known = models(judge, 1 / (1 + np.exp(-logits)), noise=0.24 * 2.2 / 1600)
+        crowd = 0.73 + rng.normal(0, math.sqrt(noise))
+        found = transport(known, TargetModel(judge=0.58, crowd=crowd, noise=noise))
+        held.append(found.interval.low <= 0.73 <= found.interval.high)
+    assert np.mean(held) >= 0.9
 
 
 # --- recorded judges
@@ -112,15 +160,16 @@ def between_systems(recorded, attribute: str, judge: str) -> CalibratedModels:
         scores = recorded[attribute, judge][system]
         both = [name for name in people if name in scores]
         crowd = np.array([people[name] for name in both])
-        judged = np.mean([scores[name] for name in both])
-        rows.append((system, judged, crowd.mean(), crowd.var(ddof=1) / len(both)))
-    names, judge, crowd, noise = zip(*rows, strict=True)
+        judged = np.array([scores[name] for name in both])
+        rows.append((system, judged.mean(), crowd.mean(), crowd.var(ddof=1) / len(both), judged.var()))
+    names, judge, crowd, noise, variances = zip(*rows, strict=True)
     return CalibratedModels(
         models=names,
         judge=tuple(map(float, judge)),
         crowd=tuple(map(float, crowd)),
         noise=tuple(map(float, noise)),
         bounds=SCALE,
+        prompt_variance=float(np.mean(variances)),
     )
 
 
@@ -135,9 +184,9 @@ def test_transport_intervals_cover_left_out_systems_of_recorded_judges(recorded)
                 between.models, between.judge, between.crowd, left_out_levels(between), strict=True
             ):
                 held.append(level.interval.low <= crowd <= level.interval.high)
-                if refusal(between.without(name), TargetModel(judge=judged)) is None:
+                if side_beyond(between.without(name), TargetModel(judge=judged)) is None:
                     offered.append(held[-1])
     assert len(held) == 240
     assert 0.90 <= np.mean(held) <= 1.0
-    # With systems outside the others' range refused, as they are in use.
+    # Inside the others' range, where the interval has two sides.
     assert 200 <= len(offered) < 240 and 0.90 <= np.mean(offered) <= 1.0
