@@ -27,7 +27,7 @@ LEAST_MODELS = 3  # a line through two fits exactly
 LEAST_REPLIES = 10
 PROMPTS_KNOWN = 20  # prompts of its own that the calibration's spread over prompts counts as
 FEW_PROMPTS = 30
-LEAST_EXACT: Final = 2.5  # times the line's standard error: ratings less exact show no conflict with it
+LEAST_EXACT: Final = 4.0  # times the line's standard error: ratings less exact show no conflict with it
 # A rated model is misjudged wholly, by so many times the deviation of others, with this chance at most.
 FAR, FAR_CHANCE = 5.0, 0.3
 MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
