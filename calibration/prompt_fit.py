@@ -1,0 +1,109 @@
+"""Prompt fit: the chance that a reply is more similar to its own prompt than to another prompt of the file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from calibration.cluster import contrast
+from calibration.estimate import Estimate, Floats, Integers, estimate_of
+
+UNRESPONSIVE, UNCHECKED, RESPONSIVE = "unresponsive", "unchecked", "responsive"
+FEWEST_PROMPTS: Final = 10  # different prompts; with fewer the interval is too wide to decide anything
+UNRESPONSIVE_BELOW: Final = 0.75  # upper end of the interval; shuffled replies have a fit of 0.5
+WIDEST: Final = 0.4  # width of an interval that still shows whether replies respond
+SAME_REPLY: Final = 0.95  # cosine of replies that count as nearly identical
+MANY_REPEATS: Final = 0.2  # share of repeated replies that is reported
+RATED_FIT: Final = "0.96 to 1.00"  # of the five models in the crowd study
+TOO_FEW_PROMPTS: Final = f"prompt fit was not computed: it needs {FEWEST_PROMPTS} different prompts"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFit:
+    """The fit of one model's replies with its interval over replies.
+
+    `repeated` is the share of replies that are identical or nearly identical to a reply to another prompt.
+    `is_english` is False where most replies are in another language, which the embeddings do not cover.
+    """
+
+    estimate: Estimate
+    prompts: int
+    repeated: float
+    is_english: bool = True
+
+    @property
+    def state(self) -> str:
+        """Return whether the replies respond to their prompts, or that this could not be checked."""
+        ends = self.estimate.interval
+        if ends is None or not self.is_english:
+            return UNCHECKED
+        if ends.high < UNRESPONSIVE_BELOW:
+            return UNRESPONSIVE
+        return UNCHECKED if ends.high - ends.low > WIDEST else RESPONSIVE
+
+    def as_dict(self) -> dict[str, float | int | bool | None]:
+        """Return the JSON form."""
+        rest = {"prompts": self.prompts, "repeated": self.repeated, "english": self.is_english}
+        return {**self.estimate.as_dict(), **rest}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "PromptFit":
+        """Read the JSON form.
+
+        >>> fit = PromptFit(estimate_of(0.52, 0.4, 0.64), prompts=20, repeated=0.0)
+        >>> PromptFit.from_dict(fit.as_dict()) == fit, fit.state
+        (True, 'unresponsive')
+        """
+        ends = (np.nan if values[key] is None else values[key] for key in ("value", "low", "high"))
+        return cls(estimate_of(*ends), values["prompts"], values["repeated"], values["english"])
+
+
+def fit_messages(fit: PromptFit | None) -> list[str]:
+    """Return the sentences to show about a model's fit; none where its replies respond to their prompts.
+
+    >>> fit_messages(PromptFit(estimate_of(0.52, 0.4, 0.64), prompts=20, repeated=0.0))
+    ['these replies do not respond to their prompts (fit 0.52; models people rated: 0.96 to 1.00)']
+    """
+    if fit is None:
+        return [TOO_FEW_PROMPTS]
+    messages = []
+    if fit.state == UNRESPONSIVE:
+        messages.append(
+            f"these replies do not respond to their prompts (fit {fit.estimate.value:.2f}; "
+            f"models people rated: {RATED_FIT})"
+        )
+    elif fit.state == UNCHECKED:
+        reason = "the replies are too few or too short" if fit.is_english else "most replies are not English"
+        messages.append(f"prompt fit could not be checked: {reason}")
+    if fit.repeated >= MANY_REPEATS:
+        messages.append(f"{fit.repeated:.0%} of the replies are nearly identical to a reply to another prompt")
+    return messages
+
+
+def measure_fit(
+    replies: Floats, prompts: Floats, own: Integers, texts: Sequence[str], *, is_english: bool = True
+) -> PromptFit | None:
+    """Return the fit of replies from embeddings of length 1; None below ten different prompts.
+
+    `prompts` has a row for each different prompt, `own` the row of each reply's prompt, and `texts` the
+    replies. The interval is a t-interval over replies, clustered by prompt, within 0 and 1.
+    """
+    if len(np.unique(own)) < FEWEST_PROMPTS:
+        return None
+    # Rounded, so that prompts with the same embedding tie whatever the order of the sums.
+    similarity = (replies @ prompts.T).round(6)
+    to_own = similarity[np.arange(len(own)), own][:, None]
+    # A prompt ties with itself: that half is no comparison.
+    wins = ((similarity < to_own) + (similarity == to_own) / 2).sum(axis=1) - 0.5
+    fit = contrast(wins / (len(prompts) - 1), np.ones(len(own)), own).estimate()
+    if fit.interval is not None:
+        fit = estimate_of(fit.value, max(0.0, fit.interval.low), min(1.0, fit.interval.high))
+    return PromptFit(fit, len(prompts), _repeated(replies, own, texts), is_english)
+
+
+def _repeated(replies: Floats, own: Integers, texts: Sequence[str]) -> float:
+    folded = np.unique([" ".join(re.findall(r"\w+", text.casefold())) for text in texts], return_inverse=True)[1]
+    is_same = (replies @ replies.T >= SAME_REPLY) | (folded[:, None] == folded)
+    return float((is_same & (own[:, None] != own)).any(axis=1).mean())
