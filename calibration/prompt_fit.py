@@ -1,4 +1,4 @@
-"""Prompt fit: the chance that a reply is more similar to its own prompt than to another prompt of the file."""
+"""Prompt fit: the chance that a reply is more similar to its own prompt than to another one of the file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ UNRESPONSIVE_BELOW: Final = 0.75  # upper end of the interval; shuffled replies 
 WIDEST: Final = 0.4  # width of an interval that still shows whether replies respond
 SAME_REPLY: Final = 0.95  # cosine of replies that count as nearly identical
 MANY_REPEATS: Final = 0.2  # share of repeated replies that is reported
-RATED_FIT: Final = "0.96 to 1.00"  # of the five models in the crowd study
+RATED_FIT: Final = "0.95 to 1.00"  # of the six models in the crowd study (docs/figures/prompt_fit.json)
 TOO_FEW_PROMPTS: Final = f"prompt fit was not computed: it needs {FEWEST_PROMPTS} different prompts"
 
 
@@ -64,7 +64,7 @@ def fit_messages(fit: PromptFit | None) -> list[str]:
     """Return the sentences to show about a model's fit; none where its replies respond to their prompts.
 
     >>> fit_messages(PromptFit(estimate_of(0.52, 0.4, 0.64), prompts=20, repeated=0.0))
-    ['these replies do not respond to their prompts (fit 0.52; models people rated: 0.96 to 1.00)']
+    ['these replies do not respond to their prompts (fit 0.52; models people rated: 0.95 to 1.00)']
     """
     if fit is None:
         return [TOO_FEW_PROMPTS]
@@ -78,7 +78,7 @@ def fit_messages(fit: PromptFit | None) -> list[str]:
         reason = "the replies are too few or too short" if fit.is_english else "most replies are not English"
         messages.append(f"prompt fit could not be checked: {reason}")
     if fit.repeated >= MANY_REPEATS:
-        messages.append(f"{fit.repeated:.0%} of the replies are nearly identical to a reply to another prompt")
+        messages.append(f"{fit.repeated:.0%} of the replies nearly repeat a reply to another prompt")
     return messages
 
 
@@ -98,12 +98,13 @@ def measure_fit(
     # A prompt ties with itself: that half is no comparison.
     wins = ((similarity < to_own) + (similarity == to_own) / 2).sum(axis=1) - 0.5
     fit = contrast(wins / (len(prompts) - 1), np.ones(len(own)), own).estimate()
-    if fit.interval is not None:
-        fit = estimate_of(fit.value, max(0.0, fit.interval.low), min(1.0, fit.interval.high))
-    return PromptFit(fit, len(prompts), _repeated(replies, own, texts), is_english)
+    ends = fit.interval
+    clipped = np.clip([fit.value, *((ends.low, ends.high) if ends else (np.nan, np.nan))], 0, 1)
+    return PromptFit(estimate_of(*clipped), len(prompts), _repeated(replies, own, texts), is_english)
 
 
 def _repeated(replies: Floats, own: Integers, texts: Sequence[str]) -> float:
-    folded = np.unique([" ".join(re.findall(r"\w+", text.casefold())) for text in texts], return_inverse=True)[1]
+    words = [" ".join(re.findall(r"\w+", text.casefold())) for text in texts]
+    folded = np.unique(words, return_inverse=True)[1]
     is_same = (replies @ replies.T >= SAME_REPLY) | (folded[:, None] == folded)
     return float((is_same & (own[:, None] != own)).any(axis=1).mean())

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from judge.base import WEIGHTS
-from judge.classifier.judge import MODEL, TOKENIZER, open_session
+from judge.classifier.judge import MODEL, TOKENIZER, check_files, open_session, read_card
 from judge.engine import count_cores
 
 if TYPE_CHECKING:
     import numpy as np
 
 FOLDER: Final = WEIGHTS / "minilm"
+WIDTH: Final = 384  # of an embedding
 MAX_TOKENS: Final = 128  # what the model was trained with; 256, its published limit, takes twice the time
 MAX_CHARACTERS: Final = 2_000  # more than 128 tokens of prose
 
@@ -21,8 +22,8 @@ MAX_CHARACTERS: Final = 2_000  # more than 128 tokens of prose
 class SentenceEmbedder:
     """Embeddings of length 1, so that a dot product is a cosine; the model loads with the first text.
 
-    Texts run one at a time, as the judge's replies do: in a batch of an int8 model, the other texts of the batch
-    would change the last digits.
+    Texts run one at a time, as the judge's replies do: in a batch, the quantization of a text would depend
+    on the other texts.
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -30,6 +31,7 @@ class SentenceEmbedder:
 
     @cached_property
     def session(self) -> Any:
+        check_files(self.folder, read_card(self.folder)["files"])
         return open_session(self.folder / MODEL)
 
     @cached_property
@@ -44,21 +46,23 @@ class SentenceEmbedder:
         """Return one row per text; equal texts are computed once."""
         import numpy as np
 
+        if not texts:
+            return np.empty((0, WIDTH))
         different = list(dict.fromkeys(texts))
         # A lone surrogate cannot be encoded; the replacement character stands for it.
         clean = [
             text[:MAX_CHARACTERS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             for text in different
         ]
-        tokens = [item.ids for item in self.tokenizer.encode_batch(clean)]
         session = self.session
+        tokens = [item.ids for item in self.tokenizer.encode_batch(clean)]
 
         def run(ids: list[int]) -> Any:
             return session.run(["sentence_embedding"], {"ids": np.array([ids], dtype=np.int64)})[0][0]
 
         with ThreadPoolExecutor(count_cores()) as pool:
             rows = dict(zip(different, pool.map(run, tokens), strict=True))
-        return np.array([rows[text] for text in texts], dtype=float).reshape(len(texts), -1)
+        return np.array([rows[text] for text in texts], dtype=float)
 
 
 @cache

@@ -1,13 +1,15 @@
 """Prompt fit of every model in a file, from at most 200 of its replies."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+import numpy as np
 
 from calibration.prompt_fit import PromptFit, measure_fit
 from data.records import REPLY, Exchange
 from judge.classifier.preprocessing import normalize
-from judge.embeddings import MAX_CHARACTERS, SentenceEmbedder, shared_embedder
+from judge.embeddings import MAX_CHARACTERS, shared_embedder
 from judge.input_checks import FOREIGN, why_unreadable
 
 MAX_REPLIES: Final = 200  # of a model
@@ -31,14 +33,17 @@ class FitCollector:
             return
         rows, digest = self.rows.setdefault(exchange.model, []), exchange.content_digest
         position = bisect_left(rows, (digest,))
-        if position == MAX_REPLIES or rows[position : position + 1] and rows[position][0] == digest:
+        if position == MAX_REPLIES or (position < len(rows) and rows[position][0] == digest):
             return
         rows.insert(position, (digest, prompt_text(exchange), exchange.response[:MAX_CHARACTERS]))
         del rows[MAX_REPLIES:]
 
-    def result(self, embedder: SentenceEmbedder | None = None) -> dict[str, PromptFit | None]:
+    def result(self) -> dict[str, PromptFit | None]:
         """Return the fit of every model; None where it answered fewer than ten different prompts."""
-        return {model: _fit(rows, embedder or shared_embedder()) for model, rows in self.rows.items()}
+        # Together, as models mostly answer the same prompts.
+        texts = {text: None for rows in self.rows.values() for _, *pair in rows for text in pair}
+        embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
+        return {model: _fit(rows, embeddings) for model, rows in self.rows.items()}
 
 
 def fit_by_model(exchanges: Iterable[Exchange], unit: str = REPLY) -> dict[str, PromptFit | None]:
@@ -55,13 +60,14 @@ def prompt_text(exchange: Exchange) -> str:
     return "\n".join(turns)[:MAX_CHARACTERS]
 
 
-def _fit(rows: list[tuple[str, str, str]], embedder: SentenceEmbedder) -> PromptFit | None:
-    import numpy as np
-
+def _fit(rows: list[tuple[str, str, str]], embeddings: Mapping[str, np.ndarray]) -> PromptFit | None:
     replies = [reply for _, _, reply in rows]
-    prompts = list(dict.fromkeys(prompt for _, prompt, _ in rows))
-    index = {prompt: position for position, prompt in enumerate(prompts)}
-    own = np.array([index[prompt] for _, prompt, _ in rows])
+    prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompt for _, prompt, _ in rows))}
     foreign = sum((why_unreadable(normalize(reply)) or "").startswith(FOREIGN) for reply in replies)
-    is_english = 2 * foreign <= len(replies)
-    return measure_fit(embedder.embed(replies), embedder.embed(prompts), own, replies, is_english=is_english)
+    return measure_fit(
+        np.array([embeddings[reply] for reply in replies]),
+        np.array([embeddings[prompt] for prompt in prompts]),
+        np.array([prompts[prompt] for _, prompt, _ in rows]),
+        replies,
+        is_english=2 * foreign <= len(replies),
+    )

