@@ -16,7 +16,7 @@ UNRESPONSIVE_BELOW: Final = 0.75  # upper end of the interval; shuffled replies 
 WIDEST: Final = 0.4  # width of an interval that still shows whether replies respond
 SAME_REPLY: Final = 0.95  # cosine of replies that count as nearly identical
 MANY_REPEATS: Final = 0.2  # share of repeated replies that is reported
-RATED_FIT: Final = "0.96 to 1.00"  # of the five models in the crowd study
+RATED_FIT: Final = "0.95 to 1.00"  # of the six models in the crowd study (docs/figures/prompt_fit.json)
 TOO_FEW_PROMPTS: Final = f"prompt fit was not computed: it needs {FEWEST_PROMPTS} different prompts"
 
 
@@ -64,7 +64,7 @@ def fit_messages(fit: PromptFit | None) -> list[str]:
     """Return the sentences to show about a model's fit; none where its replies respond to their prompts.
 
     >>> fit_messages(PromptFit(estimate_of(0.52, 0.4, 0.64), prompts=20, repeated=0.0))
-    ['these replies do not respond to their prompts (fit 0.52; models people rated: 0.96 to 1.00)']
+    ['these replies do not respond to their prompts (fit 0.52; models people rated: 0.95 to 1.00)']
     """
     if fit is None:
         return [TOO_FEW_PROMPTS]

@@ -39,6 +39,7 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_nightly": reference_tables.nightly_keys,
         "table_accuracy": reference_tables.accuracy,
         "table_sets_apart": reference_tables.sets_apart,
+        "table_prompt_fit": reference_tables.prompt_fit,
     }
 
 

@@ -358,21 +358,25 @@ def quantize_onnx(path: Path) -> None:
 def export_onnx(networks: Sequence[JudgeNetwork], tokenizer: ReplyTokenizer, folder: Path) -> Path:
     """Write `model.onnx`, in full precision, and `tokenizer.json` into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    model = SingleExchangeModel([network.cpu().float() for network in networks])
+    write_onnx(model, ("ids", "segments"), "probabilities", folder / MODEL)
+    tokenizer.backend.save(str(folder / TOKENIZER), pretty=False)
+    return folder / MODEL
+
+
+def write_onnx(module: nn.Module, inputs: Sequence[str], output: str, path: Path) -> None:
+    """Write a module that reads one text as `inputs` of tokens, in full precision."""
     length = torch.export.Dim("length", min=4, max=512)
-    example: tuple[Any, ...] = (
-        torch.ones((1, 16), dtype=torch.long),
-        torch.zeros((1, 16), dtype=torch.long),
-    )
     # The exporter warns about its own internals, and misses torchvision, which nothing here needs.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            SingleExchangeModel([network.cpu().float().eval() for network in networks]).eval(),
-            example,
-            input_names=["ids", "segments"],
-            output_names=["probabilities"],
-            dynamic_shapes={"ids": {1: length}, "segments": {1: length}},
+            module.eval(),
+            tuple(torch.ones((1, 16), dtype=torch.long) for _ in inputs),
+            input_names=list(inputs),
+            output_names=[output],
+            dynamic_shapes={name: {1: length} for name in inputs},
             dynamo=True,
             external_data=False,
             verbose=False,
@@ -386,9 +390,7 @@ def export_onnx(networks: Sequence[JudgeNetwork], tokenizer: ReplyTokenizer, fol
         part.doc_string = ""
     # The exporter has optimized the graph; without this mark quantization asks on stderr to do it again.
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
-    (folder / MODEL).write_bytes(model.SerializeToString())
-    tokenizer.backend.save(str(folder / TOKENIZER), pretty=False)
-    return folder / MODEL
+    path.write_bytes(model.SerializeToString())
 
 
 def shift_exported(path: Path, bias: np.ndarray) -> None:

@@ -1,9 +1,11 @@
 """The reference's tables, from the code itself."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from inspect import Parameter, cleandoc, signature
+from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -15,6 +17,7 @@ from filling.figures import card, evaluation
 from judge.base import JUDGES, option_types
 from judge.llm.endpoint import Endpoint
 
+PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
 # What the records' docstrings leave to the field's name; a field without a word here stops the build.
 MEANINGS: Final = {
     "Exchange.id": "unique in its file",
@@ -168,6 +171,20 @@ def sets_apart() -> str:
         rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
     heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "a GPT as judge"]
     return table(heads, rows)
+
+
+def prompt_fit() -> str:
+    """Return how often prompt fit flags genuine replies and catches shuffled ones, by set."""
+    measured = json.loads(PROMPT_FIT.read_text(encoding="utf-8"))
+    rows: dict[tuple[str, str], list[str]] = {}
+    for item in measured:
+        name = item["set"] + (", at most five words" if item["replies"] == "short" else "")
+        ends = dict.fromkeys(f"{item['fit'][end]:.2f}" for end in (0, -1))
+        row = rows.setdefault((name, item["replies"]), [name, str(item["systems"]), " to ".join(ends)])
+        row.append(f"{item['flagged_genuine']:.1f} / {item['caught_shuffled']:.0f}")
+    ordered = sorted(rows.values(), key=lambda row: row[0].endswith("words"))
+    heads = ["set", "systems", "fit", "n = 10", "n = 20", "n = 40"]
+    return table(heads, [row + [""] * (len(heads) - len(row)) for row in ordered])
 
 
 def nightly_keys() -> str:

@@ -1,0 +1,161 @@
+"""Prompt fit on public sets: genuine replies are hardly ever flagged, and shuffled ones nearly always.
+
+`python tests/slow/shipped_judge/test_prompt_fit_sets.py` prints the figures and writes them, without texts,
+to docs/figures/prompt_fit.json.
+"""
+
+import csv
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # as a script, too
+
+from repository import SHARED  # noqa: E402
+
+from calibration.prompt_fit import UNCHECKED, UNRESPONSIVE, PromptFit, measure_fit  # noqa: E402
+from data.importers import import_source  # noqa: E402
+from data.readers.conversations import split_conversation  # noqa: E402
+from data.records import Exchange, Turn  # noqa: E402
+from judge.embeddings import shared_embedder  # noqa: E402
+from judge.fit_by_model import MAX_REPLIES, prompt_text  # noqa: E402
+
+FIGURES = ROOT / "docs" / "figures" / "prompt_fit.json"
+PROMPTS = (10, 20, 40)
+SUBSETS = 200  # of each system and number of prompts
+SHORT = 5  # words
+SOURCES = {
+    "crowd study": ("empathy-study", "empathy-study"),
+    "crowd study, sixth model": ("empathy-study", "empathy-study-sixth"),
+    "dstc9": ("dep", "dep"),
+    "empathetic-exchanges": ("empathetic-exchanges", "empathetic-exchanges"),
+    "epitome": ("epitome", "epitome"),
+    "esconv": ("esconv", "esconv"),
+    "ieval": ("ieval", "ieval"),
+    "judging-empathy": ("judging-empathy", "judging-empathy"),
+}
+EXTERNAL = ("empo", "resort")
+Row = dict[str, object]
+
+
+def read_set(name: str) -> dict[str, list[Exchange]]:
+    """Return the replies of a set by system; those of a conversation one by one."""
+    systems: defaultdict[str, list[Exchange]] = defaultdict(list)
+    if name in SOURCES:
+        source, folder = SOURCES[name]
+        rows: Iterable[Exchange] = (
+            reply
+            for exchange in import_source(source, SHARED / folder).exchanges
+            for reply in split_conversation(exchange)
+        )
+    else:
+        rows = read_empo() if name == "empo" else read_resort()
+    for row in rows:
+        system = f"{row.extra.get('dataset', '')} {row.model}"
+        systems[system].append(row)
+    return systems
+
+
+def read_empo() -> Iterator[Exchange]:
+    with (SHARED / "external-test" / "empo.csv").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            *before, prompt = row["chat_cut"].strip().split("\n")
+            turns = tuple(Turn(speaker="user", text=text) for text in before)
+            if row["gens"].strip():
+                yield Exchange(id="", model=row["model"], prompt=prompt, dialogue=turns, response=row["gens"])
+
+
+def read_resort() -> Iterator[Exchange]:
+    for row in json.loads((SHARED / "external-test" / "resort.json").read_text(encoding="utf-8")):
+        yield Exchange(
+            id="", model=row["model"], prompt=row["Reddit Post"], response=row["reappraisal_response"]
+        )
+
+
+class EmbeddedReplies:
+    """A seeded sample of one system's replies, one for each prompt, with their embeddings."""
+
+    def __init__(self, replies: Iterable[Exchange], rng: np.random.Generator) -> None:
+        rows = list(replies)
+        by_prompt = {prompt_text(rows[index]): rows[index] for index in rng.permutation(len(rows))}
+        sample = list(by_prompt.items())[:MAX_REPLIES]
+        self.texts = np.array([row.response for _, row in sample], dtype=object)
+        self.prompts = shared_embedder().embed([prompt for prompt, _ in sample])
+        self.replies = shared_embedder().embed(list(self.texts))
+        self.is_short = np.array([len(text.split()) <= SHORT for text in self.texts], dtype=bool)
+
+    def fit(self, chosen: np.ndarray, answers: np.ndarray) -> PromptFit:
+        fit = measure_fit(
+            self.replies[answers], self.prompts[chosen], np.arange(len(chosen)), list(self.texts[answers])
+        )
+        assert fit is not None
+        return fit
+
+    def states(self, among: np.ndarray, prompts: int, rng: np.random.Generator) -> list[tuple[str, str]]:
+        """Return the states of random subsets, genuine and shuffled."""
+        states = []
+        for _ in range(SUBSETS):
+            chosen = rng.choice(among, prompts, replace=False)
+            # The order is random, so that a step of one is a random permutation without fixed points.
+            states.append((self.fit(chosen, chosen).state, self.fit(chosen, np.roll(chosen, 1)).state))
+        return states
+
+
+def measure_set(name: str) -> list[Row]:
+    """Return a row for each number of prompts, of all replies and of the short ones alone."""
+    rng = np.random.default_rng(7)
+    systems = [EmbeddedReplies(replies, rng) for _, replies in sorted(read_set(name).items())]
+    rows: list[Row] = []
+    for kind in ("all", "short"):
+        for prompts in PROMPTS:
+            states, fits = [], []
+            for system in systems:
+                among = np.flatnonzero(system.is_short | (kind == "all"))
+                if len(among) >= prompts:
+                    fits.append(system.fit(among, among))
+                    states += system.states(among, prompts, rng)
+            if states:
+                genuine, shuffled = (np.array(part) for part in zip(*states, strict=True))
+                rows.append(
+                    {
+                        "set": name,
+                        "replies": kind,
+                        "systems": len(fits),
+                        "prompts": prompts,
+                        "flagged_genuine": round(100 * float((genuine == UNRESPONSIVE).mean()), 2),
+                        "unchecked_genuine": round(100 * float((genuine == UNCHECKED).mean()), 2),
+                        "caught_shuffled": round(100 * float((shuffled == UNRESPONSIVE).mean()), 2),
+                        "fit": [round(value, 3) for value in sorted(fit.estimate.value for fit in fits)],
+                        "repeated": [round(value, 3) for value in sorted(fit.repeated for fit in fits)],
+                    }
+                )
+    return rows
+
+
+@pytest.mark.parametrize("name", [*SOURCES, *EXTERNAL])
+def test_genuine_replies_are_rarely_flagged_and_shuffled_ones_caught(name: str) -> None:
+    folder = SOURCES[name][1] if name in SOURCES else "external-test"
+    if not (SHARED / folder).exists():
+        pytest.skip(f"public dataset not at hand: set EMPATHY_DATA to a folder with {folder}")
+    for row in measure_set(name):
+        print(row)
+        if row["replies"] == "all":
+            assert row["flagged_genuine"] <= 1, row
+            assert row["prompts"] < 20 or row["caught_shuffled"] >= 95, row
+
+
+if __name__ == "__main__":
+    table = []
+    for each in (*SOURCES, *EXTERNAL):
+        for found in measure_set(each):
+            print(found, flush=True)
+            table.append(found)
+    FIGURES.parent.mkdir(exist_ok=True)
+    lines = ",\n".join(json.dumps(row) for row in table)
+    FIGURES.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
