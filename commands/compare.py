@@ -84,12 +84,14 @@ if TYPE_CHECKING:
     "--check",
     is_flag=True,
     help="Set the exit code from the verdict on the first model, or on every model against the baseline:"
-    " 0 better or similar, 1 worse, 3 otherwise.",
+    " 0 better, probably better or similar; 1 worse, or replies that do not respond to their prompts;"
+    " 3 probably worse or inconclusive.",
 )
 @click.option("--html", type=FILE, metavar="FILE", help="Write the comparison as an HTML page.")
 @click.option("--out", type=FILE, help="Write report.md and report.json into this folder.")
 @click.option("--junit", type=FILE, help="Write the verdicts as JUnit XML; they fail as with --check.")
 @click.option("--github-summary", is_flag=True, help="Add the result to the job summary of GitHub Actions.")
+@click.option("--no-reference", is_flag=True, help="Hide the rows of the study's models.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
 def compare(
@@ -114,6 +116,7 @@ def compare(
     out: Path | None,
     junit: Path | None,
     github_summary: bool,
+    no_reference: bool,
     as_json: bool,
 ) -> None:
     """Compare models by their replies: which one is better.
@@ -188,7 +191,7 @@ def compare(
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))
     elif isinstance(compared, ComparedRuns):
-        print_compared(compared, examples)
+        print_compared(compared, examples, has_reference=not no_reference)
     else:
         print_page(page)
     if out is not None:
@@ -215,11 +218,16 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     ratings: Path | None = ctx.params["ratings"]
     if any(pair.verdict not in SETTLED for pair in compared.pairs):
         files = [path for path in runs if not path.is_dir()]
-        words = (*(files or [Path("RESPONSES.jsonl")]), *reading_words(ctx, READING_REPLIES))
-        if ratings is None:
+        words = (*files, *reading_words(ctx, READING_REPLIES))
+        if ratings is None and files:
             return say_next("to settle it, have people rate", "rate", "plan", *words)
         replies = sum(level.judged + level.unscored for level in compared.models)
-        if (ratings.parent / PLAN_FILE).exists() and len(read_plan(ratings.parent).items) < replies:
+        if (
+            ratings
+            and files
+            and (ratings.parent / PLAN_FILE).exists()
+            and len(read_plan(ratings.parent).items) < replies
+        ):
             return say_next("to have people rate more", "rate", "next", ratings.parent, *words)
     options = reading_words(ctx, ctx.params.keys() - ONCE)
     say_next("see it as a page", "compare", *runs, *options, "--html", "compared.html")

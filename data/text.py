@@ -147,12 +147,34 @@ def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | 
 
 
 def percent(share: AnyEstimate, *, glue: str = " ") -> str:
-    """Print a share, or an error of shares, in per cent with its interval.
+    """Print a share, or an error of shares, in percent with its interval.
 
     >>> percent({"value": 0.6289, "low": 0.603, "high": 0.659}), percent(0.031)
     ('62.9 [60.3, 65.9]', '3.1')
+    >>> percent({"value": 0.672, "low": 0.571, "high": 1.0})
+    '67.2 (57.1 or more)'
     """
-    return show(share, digits=1, scale=100, glue=glue)
+    text, ends = number(ends_of(share)[0], 1, scale=100), share_interval(share, 1)
+    if text == UNDEFINED or not ends:
+        return text
+    return f"{text}{glue}{ends if ends.startswith('[') else f'({ends})'}"
+
+
+def share_interval(share: AnyEstimate, digits: int) -> str:
+    """Print the interval of a share in percent; one that reaches an end of the scale by its other end.
+
+    >>> share_interval({"value": 0.5, "low": 0.4, "high": 0.6}, 0), share_interval(0.5, 0)
+    ('[40, 60]', '')
+    >>> share_interval({"value": 0.2, "low": 0.0, "high": 0.48}, 0)
+    '48 or less'
+    """
+    _, low, high = ends_of(share)
+    if low is None or high is None:
+        return ""
+    if low <= 0 < 1 <= high or 0 < low <= high < 1:
+        return interval(low, high, digits, scale=100)
+    end, side = (low, "more") if high >= 1 else (high, "less")
+    return f"{number(end, digits, scale=100)} or {side}"
 
 
 def points(difference: AnyEstimate, *, glue: str = " ") -> str:

@@ -10,12 +10,14 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 
 from calibration.artifact import CalibrationChoice, find_calibration
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, estimate_of
+from calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares
 from data.crisis import READING_LIST, Flags
@@ -45,6 +47,7 @@ from data.tables import (
 from judge.base import DEFAULT, Judge, load_judge
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
+from judge.fit_by_model import FitCollector
 
 AUTO = "auto"
 CAVEAT = {
@@ -60,7 +63,8 @@ GUESSES = 1000  # ids among which a mistyped one is looked for
 class ScoredModel:
     """A model's figures in a run: the judge's own shares, and what a calibration makes of them.
 
-    `unscored` counts replies by reason. `corrected` is None where no calibration was applied.
+    `unscored` counts replies by reason. `corrected` is None where no calibration was applied. `fit` is how
+    far its replies respond to their prompts, None where that was not measured.
     """
 
     name: str
@@ -68,6 +72,12 @@ class ScoredModel:
     unscored: Mapping[str, int]
     shares: Mapping[str, Estimate]
     corrected: Mapping[str, Estimate] | RefusedShares | None
+    fit: PromptFit | None = None
+
+    @property
+    def is_unresponsive(self) -> bool:
+        """Whether its replies do not respond to their prompts."""
+        return self.fit is not None and self.fit.state == UNRESPONSIVE
 
     @property
     def good(self) -> Estimate | RefusedShares:
@@ -99,6 +109,7 @@ class ScoredModel:
             "reasons": dict(sorted(self.unscored.items())),
             "shares": _plain_shares(self.shares),
             **corrected,
+            "fit": self.fit and self.fit.as_dict(),
         }
 
     @classmethod
@@ -111,6 +122,7 @@ class ScoredModel:
             unscored=row["reasons"],
             shares=_read_shares(row["shares"]),
             corrected=RefusedShares(refused) if refused else _read_shares(corrected) if corrected else None,
+            fit=PromptFit.from_dict(row["fit"]) if row["fit"] else None,
         )
 
 
@@ -199,6 +211,12 @@ class RunSummary:
             ) from error
 
 
+def _rank(model: ScoredModel) -> tuple[float, str]:
+    good = model.good
+    is_known = isinstance(good, Estimate) and good.value == good.value
+    return (-good.value if is_known and isinstance(good, Estimate) else 2.0, model.name)
+
+
 def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
     """Return shares for JSON, to six digits."""
     return {
@@ -262,7 +280,8 @@ def score_file(
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
     unit = judge.unit
-    total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit)
+    fits = FitCollector(unit)
+    total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit, on_row=fits.add)
     on_read(notes)
     if engine is score_exchanges:
         judge.expect(total)
@@ -276,7 +295,9 @@ def score_file(
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         judged = partial(read_judgments, run.judgments)
-        summary, cost = summarize(judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count)
+        summary, cost = summarize(
+            judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count, fits=fits.result()
+        )
         if summary.flagged["count"]:
             write_reading_list(folder, source, unit)
         about = {
@@ -398,8 +419,15 @@ def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None)
     )
 
 
-def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> tuple[int, list[str]]:
-    """Count what there is to judge, and say how it was read; refused when there is nothing."""
+def _survey(
+    responses: Source,
+    *,
+    limit: int | None,
+    skip_invalid: bool,
+    unit: str,
+    on_row: Callable[[Exchange], object],
+) -> tuple[int, list[str]]:
+    """Count what there is to judge, and return how it was read; refused when there is nothing."""
     first_bad: list[BadRow] = []
 
     def note(bad: BadRow) -> None:
@@ -407,7 +435,10 @@ def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: s
 
     on_bad = note if skip_invalid else stop_at_bad_row
     exchanges = Exchanges(responses, on_bad=on_bad, unit=unit)
-    count = sum(1 for _ in islice(exchanges, limit))
+    count = 0
+    for exchange in islice(exchanges, limit):
+        on_row(exchange)
+        count += 1
     if not count:
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
@@ -459,8 +490,13 @@ def summarize(
     *,
     seed: int,
     set_aside: int = 0,
+    fits: Mapping[str, PromptFit | None] = MappingProxyType({}),
 ) -> tuple[RunSummary, float]:
-    """Return the summary of the judgments that `read` gives, as often as it is called; and their cost."""
+    """Return the summary of the judgments that `read` gives, as often as it is called; and their cost.
+
+    Models are sorted by the share of Good that is printed. One whose replies do not respond to their prompts
+    has no level.
+    """
     tally, flags, cost = Tally(), Flags(), 0.0
     outside_count = OutsideCount(judge.rated, calibrated.covers)
     for judgment in read():
@@ -477,6 +513,21 @@ def summarize(
         judge.caveat,
         *say_outside(outside, unit),
     ]
+    scored = []
+    for item in models:
+        fit, level = fits.get(item.model), corrected.get(item.model)
+        if fit is not None and fit.state == UNRESPONSIVE:
+            level = RefusedShares(fit_messages(fit)[0])
+        scored.append(
+            ScoredModel(
+                name=item.model,
+                judged=item.scored,
+                unscored=item.unscored,
+                shares=item.shares,
+                corrected=level,
+                fit=fit,
+            )
+        )
     summary = RunSummary(
         unit=unit,
         judge=judge.name,
@@ -491,16 +542,7 @@ def summarize(
         flagged=flags.as_dict(),
         rated=to_plain(judge.rated),
         outside=outside,
-        models=tuple(
-            ScoredModel(
-                name=item.model,
-                judged=item.scored,
-                unscored=item.unscored,
-                shares=item.shares,
-                corrected=corrected.get(item.model),
-            )
-            for item in models
-        ),
+        models=tuple(sorted(scored, key=_rank)),
         caveats=tuple(caveat for caveat in caveats if caveat),
         report=tuple(judge.report(read())),
         dimension=judge.rubric.dimension,

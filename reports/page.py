@@ -20,12 +20,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows under a head; the first cell of a row names it. `words` are the columns that hold no figures."""
+    """Rows under a head; the first cell of a row names it. `words` are the columns that hold no figures.
+
+    `dim` are the numbers of rows for reference only.
+    """
 
     caption: str = ""
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     words: frozenset[int] = frozenset({0})
+    dim: frozenset[int] = frozenset()
     is_folded: bool = False  # shown on demand: a figure above says the same
 
 

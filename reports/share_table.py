@@ -1,19 +1,22 @@
-"""What `score` prints: each model's Good share drawn as a bar, how sure it is, and all else on demand."""
+"""The output of `score`: the levels of each model with a bar, their margin, and warnings."""
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from rich.cells import cell_len
 from rich.console import Console
 
-from calibration.estimate import CONFIDENCE, Estimate
+from calibration.comparison.published_models import published
+from calibration.estimate import Estimate
+from calibration.prompt_fit import fit_messages
 from calibration.shares.transport import LEAST_REPLIES
 from data.crisis import READING_LIST, say_flags
 from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY
-from data.text import ends_of, interval, listed, number, percent
+from data.text import listed, money, number, percent, share_interval, show
 from judge.explanation import Explanation
 from judge.scoring import RunSummary, ScoredModel, ScoredRun
 from reports.highlight import print_explanations
@@ -21,12 +24,12 @@ from reports.page import Table, row
 from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text
 
 GOOD = LABELS[-1]
-UNLIKE = "unlike any model people rated"
+REFERENCES = ("study:human", "study:gemini-1.0-pro", "study:gpt-4")
 NONE = "\N{EN DASH}"
 JUDGE_COLUMN = "judge"  # the judge's own Good share, beside the corrected ones
 OWN_LEVELS = (
-    "Shares by the judge alone, without intervals: its level of conversations is not that of people. "
-    "Read which model is ahead, not how far."
+    "Shares by the judge alone, without intervals: its level of conversations deviates from human ratings."
+    " Use them to rank models, not to measure differences."
 )
 FEW = 20  # a percentile bootstrap over fewer covers less than it says
 NARROW = 0.04  # a range of fewer points is told with a decimal
@@ -41,6 +44,7 @@ def print_scored(
     limit: int | None = None,
     explanations: Sequence[Explanation] = (),
     is_verbose: bool = False,
+    has_reference: bool = True,
 ) -> None:
     """Print a run's summary as JSON, or the few lines of it that one must know; the others if asked for."""
     summary = scored.summary
@@ -50,7 +54,7 @@ def print_scored(
         print(json.dumps({**summary.as_dict(), **about, "run": str(scored.folder), **explained}, indent=2))
         return
     screen = open_screen()
-    print_tables([_bar_table(summary, screen)], screen)
+    print_tables([level_table(_levels(summary, has_reference), screen, summary.unit)], screen)
     for line in (*filter(None, [summary.dimension_note]), *_how_sure(summary)):
         print_text(screen, line)
     for line in _warnings(scored, limit):
@@ -61,6 +65,8 @@ def print_scored(
         for line in _details(scored):
             print_text(screen, line, "dim")
         print_lines([f"run {scored.folder}"], screen)
+    elif scored.manifest["cost"]:
+        print_text(screen, f"Cost of the run: {money(scored.manifest['cost'])}.", "dim")
     if explanations:
         print_explanations(explanations, screen)
 
@@ -79,24 +85,44 @@ def printed_share(model: ScoredModel, unit: str) -> Estimate | None:
     return share
 
 
-def _bar_table(summary: RunSummary, screen: Console) -> Table:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelRow:
+    """A row of the table of levels: a model, or one of the study for reference."""
+
+    name: str
+    shares: Mapping[str, Estimate]
+    count: str = ""
+    is_reference: bool = False
+
+
+def reference_rows() -> list[LevelRow]:
+    """Return what people gave models of the study."""
+    return [
+        LevelRow(name=name, shares=published(name).shares, count="study", is_reference=True)
+        for name in REFERENCES
+    ]
+
+
+def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table:
     """Return the shares of all labels, with a bar of Good where there is room for it."""
-    goods = [printed_share(model, summary.unit) for model in summary.models]
-    ends = [good.interval for good in goods if good and good.interval]
-    digits = 1 if any(item.high - item.low < NARROW for item in ends) else 0
-    head = ["model", *LABELS, "95 % sure", NOUNS[summary.unit]]
-    rows = []
-    for model, good in zip(summary.models, goods, strict=True):
-        figures = (model.printed_shares[label].value if good else None for label in LABELS)
-        _, low, high = ends_of(good)
-        rows.append(
-            [
-                model.name,
-                *(NONE if figure is None else number(figure, digits, scale=100) for figure in figures),
-                NONE if low is None else interval(low, high, digits, scale=100),
-                f"{model.judged:,}",
-            ]
-        )
+    goods = [level.shares.get(GOOD) for level in levels]
+    ends = [
+        good.interval for good, level in zip(goods, levels, strict=True) if good and not level.is_reference
+    ]
+    digits = 1 if any(item and item.high - item.low < NARROW for item in ends) else 0
+    head = ["model", *LABELS, "95% CI", NOUNS[unit]]
+    rows = [
+        [
+            level.name,
+            *(
+                number(share.value, digits, scale=100) if share else NONE
+                for share in map(level.shares.get, LABELS)
+            ),
+            share_interval(good, digits) or NONE,
+            level.count,
+        ]
+        for level, good in zip(levels, goods, strict=True)
+    ]
     columns = list(zip(head, *rows, strict=True))
     names, *others = (max(map(cell_len, column)) for column in columns)
     taken = min(max(names, NARROWEST), WIDEST_NAME) + sum(others) + 2 * len(columns)
@@ -105,25 +131,52 @@ def _bar_table(summary: RunSummary, screen: Console) -> Table:
         head.insert(-1, axis(width))
         for line, good in zip(rows, goods, strict=True):
             line.insert(-1, bar(good, width, encoding=screen.encoding))
-    return Table(head=tuple(head), rows=tuple(row(*line) for line in rows))
+    return Table(
+        head=tuple(head),
+        rows=tuple(row(*line) for line in rows),
+        dim=frozenset(number for number, level in enumerate(levels) if level.is_reference),
+    )
+
+
+def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
+    levels = []
+    for model in summary.models:
+        good = printed_share(model, summary.unit)
+        shares = {**model.printed_shares, GOOD: good} if good else {}
+        levels.append(LevelRow(name=model.name, shares=shares, count=f"{model.judged:,}"))
+    is_corrected = any(model.corrected is not None for model in summary.models)
+    is_comparable = is_corrected and summary.unit == REPLY and not summary.dimension_note
+    return [*levels, *(reference_rows() if has_reference and is_comparable else ())]
 
 
 def _how_sure(summary: RunSummary) -> list[str]:
     """Return a sentence on the width of the intervals and its reason; none where there is no share."""
-    models = summary.models
-    pairs = [(good, model.shares[GOOD]) for model in models if (good := printed_share(model, summary.unit))]
-    if not pairs:
+    models, noun = summary.models, NOUNS[summary.unit]
+    shares = {model.name: good for model in models if (good := printed_share(model, summary.unit))}
+    if not shares:
         return []
     if all(model.corrected is None for model in models):
         if summary.unit == CONVERSATION:
             return [OWN_LEVELS]
-        return ["Per cent by the judge alone: how far people would disagree is not in the ranges."]
-    width = median(_half_width(good) for good, _ in pairs)
-    size = f"Per cent a crowd would say, to about ±{number(width, 0, scale=100)} points"
-    # A range of the judge's own figures carries the choice of prompts only.
-    if median(_half_width(own) for _, own in pairs) > width / 2:
-        return [f"{size}: more {NOUNS[summary.unit]} narrow that."]
-    return [f"{size}, as nobody rated {'this model' if len(models) == 1 else 'these models'}."]
+        return [f"% of {noun} by the judge alone; the intervals do not include the judge's errors."]
+    lines = [f"Estimated human ratings, % of {noun}."]
+    widths = [_half_width(share) for share in shares.values() if not _is_open(share)]
+    if widths:
+        whose = "this model" if len(models) == 1 else "these models"
+        width = number(median(widths), 0, scale=100)
+        lines[0] += f" No human ratings exist for {whose}, so the margin is about ±{width} points."
+    if beyond := [name for name, share in shares.items() if _is_open(share)]:
+        lines.append(f"{listed(beyond)}: outside the range of the rated models, so only one end is known.")
+    return lines
+
+
+def _is_open(share: Estimate) -> bool:
+    return share.interval is not None and (share.interval.low <= 0 or share.interval.high >= 1)
+
+
+def _fit_notes(model: ScoredModel, unit: str) -> list[str]:
+    """Return what is to be said about how the replies fit their prompts."""
+    return fit_messages(model.fit) if unit == REPLY and model.judged >= LEAST_REPLIES else []
 
 
 def _half_width(share: Estimate) -> float:
@@ -133,18 +186,20 @@ def _half_width(share: Estimate) -> float:
 def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
     summary, counts = scored.summary, scored.manifest["counts"]
     listed_in = f"left out of the figures and listed in {scored.folder / READING_LIST}, for `rate plan`; "
-    models, lines = summary.models, say_flags(summary.flagged, listed_in)
-    noun = NOUNS[summary.unit]
+    models, noun = summary.models, NOUNS[summary.unit]
+    lines = [f"{model.name}: {text}." for model in models for text in _fit_notes(model, summary.unit)]
+    lines += say_flags(summary.flagged, listed_in)
     few = [f"{model.name} ({model.judged:,})" for model in models if 0 < model.judged < LEAST_REPLIES]
     if few:
         lines.append(f"No figure from fewer than {LEAST_REPLIES} {noun}: {listed(few)}.")
-    lines += _refusals([model for model in models if model.refused and model.judged >= LEAST_REPLIES])
+    with_reason = [model for model in models if model.refused and model.judged >= LEAST_REPLIES]
+    lines += _refusals([model for model in with_reason if not model.is_unresponsive])
     if summary.calibration is None and summary.calibration_note:
         lines.append(summary.calibration_note)
     if summary.unit == REPLY and any(
         LEAST_REPLIES <= model.judged < FEW and model.corrected is None for model in models
     ):
-        lines.append(f"With fewer than {FEW} {noun} of a model, its range is too narrow.")
+        lines.append(f"With fewer than {FEW} {noun} of a model, its interval is too narrow.")
     lines += say_outside(summary.outside)
     if counts["unscored"]:
         reasons: Counter[str] = sum((Counter(model.unscored) for model in models), Counter())
@@ -158,33 +213,18 @@ def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
 
 
 def _refusals(models: Sequence[ScoredModel]) -> list[str]:
-    """Why no figure is told of some models, each reason once."""
+    """Return why some models have no figure, each reason once."""
     named: dict[str, list[str]] = {}
     for model in models:
-        own = f"{model.name} (the judge alone: {number(model.shares[GOOD].value, 0, scale=100)})"
-        named.setdefault(_why_refused(model.refused or ""), []).append(own)
+        named.setdefault(model.refused or "", []).append(model.name)
     return [f"No figure for {listed(names)}: {reason}." for reason, names in named.items()]
-
-
-def _why_refused(reason: str) -> str:
-    """A calibration's reason in short: where Good lies, if it is Good that the rated models do not reach.
-
-    >>> _why_refused("Good: the judge's mean 0.801 is above the calibrated range, 0.463 to 0.688")
-    'above every model people rated'
-    >>> _why_refused("Okay: the judge's mean 0.315 is below the calibrated range, 0.320 to 0.351")
-    'unlike any model people rated'
-    """
-    if "calibrated range" not in reason:
-        return reason
-    sides = (side for side in ("below", "above") if f"{side} the calibrated range" in reason)
-    return f"{next(sides)} every model people rated" if reason.startswith(f"{GOOD}: ") else UNLIKE
 
 
 def _details(scored: ScoredRun) -> list[str]:
     """What `--verbose` adds beneath the table of all shares."""
     summary, manifest = scored.summary, scored.manifest
     uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.calibration else ""
-    took, sure = f"{manifest['wall_seconds']:.1f} s", f"{100 * CONFIDENCE:.0f} %"
+    took = f"{manifest['wall_seconds']:.1f} s"
     judged = (
         f"{scored.asked:,} judged in {took}"
         if scored.asked
@@ -192,10 +232,11 @@ def _details(scored: ScoredRun) -> list[str]:
     )
     printed = [*say_outside(summary.outside), summary.dimension_note]
     return [
-        f"per cent of {NOUNS[summary.unit]}, with {sure} intervals{uncorrected}",
+        f"% of {NOUNS[summary.unit]}, with 95% CI{uncorrected}; fit: chance that a reply is closer to its own"
+        " prompt than to another",
         *([summary.calibration_note] if summary.calibration_note and summary.calibration else []),
         *(f"{model.name}: level refused ({model.refused})" for model in summary.models if model.refused),
-        f"judge {manifest['judge']} {manifest['version']}: {judged}",
+        f"judge {manifest['judge']} {manifest['version']}: {judged}; cost {money(manifest['cost'])}",
         *summary.report,
         *(caveat for caveat in summary.caveats if caveat not in printed),
     ]
@@ -215,8 +256,9 @@ def _share_table(summary: RunSummary) -> Table:
                 model.name,
                 *(percent(shares.get(label), glue="\n") for label in LABELS),
                 *([percent(own.value if own else None)] if is_corrected else []),
+                show(model.fit.estimate, digits=2, glue="\n") if model.fit else NONE,
                 model.judged,
                 sum(model.unscored.values()),
             )
         )
-    return Table(head=("model", *LABELS, *own_column, "n", "unscored"), rows=tuple(rows))
+    return Table(head=("model", *LABELS, *own_column, "fit", "n", "unscored"), rows=tuple(rows))

@@ -161,8 +161,8 @@ def _grid(table: Table, width: int) -> Grid:
             overflow="fold",
             min_width=NARROWEST if number == 0 else None,
         )
-    for line in shown[1:]:
-        grid.add_row(*map(_cell, line))
+    for number, line in enumerate(shown[1:]):
+        grid.add_row(*map(_cell, line), style="dim" if number in table.dim else None)
     return grid
 
 

@@ -225,6 +225,7 @@ class JudgedRun:
     judged: Judged
     calibration: str | None
     rated: RatedRange | None
+    fits: Mapping[str, PromptFit]
 
 
 def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None) -> list[JudgedRun]:
@@ -245,6 +246,11 @@ def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None)
                 judged=judged,
                 calibration=summary.get("calibration"),
                 rated=rated,
+                fits={
+                    model["model"]: PromptFit.from_dict(model["fit"])
+                    for model in summary["models"]
+                    if model.get("fit")
+                },
             )
         )
     judges = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in runs}
@@ -285,7 +291,7 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
                 name = run.label
             if name in models:
                 raise UserError(f"{run.folder}: another run's folder has this name too, and {model!r} in it")
-            models[name] = _judged_model(name, model, judgments, by_id)
+            models[name] = replace(_judged_model(name, model, judgments, by_id), fit=run.fits.get(model))
     if ratings and not any(len(item.rated.item) for item in models.values()):
         raise UserError("--ratings: none belongs to a scored response; its ids must be those of the runs")
     return models

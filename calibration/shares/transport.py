@@ -40,7 +40,7 @@ Side = Literal["below", "above"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetModel:
-    """A model to estimate the level of: the judge's mean and its sampling variance, and its own ratings' if any.
+    """A model to estimate the level of: the judge's mean with its sampling variance, and own ratings if any.
 
     `crowd` is nan and `noise` infinite for a model nobody rated. `prompts` is how many its replies answer,
     None where that is not to be asked.
@@ -142,7 +142,7 @@ class CalibratedModels:
         return np.log(share / (1 - share))
 
     def link_ratings(self, crowd: Any, noise: Any) -> tuple[Floats, Floats]:
-        """Return human levels and their variances as `link` does; shares keep a standard error from 0 and 1."""
+        """Return human levels and variances as `link` does; shares keep a standard error from 0 and 1."""
         levels, error = np.asarray(crowd, dtype=float), np.sqrt(noise)
         if self.unit is None:
             levels = np.clip(levels, np.minimum(error, 0.5), 1 - np.minimum(error, 0.5))

@@ -4,22 +4,23 @@ from collections.abc import Mapping
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table as Grid
 from rich.text import Text
 
 from calibration.comparison.compare_runs import ComparedRuns
-from calibration.comparison.judged_models import GOOD
-from data.records import NOUNS, REPLY, Exchange
-from data.text import percent, printable
-from reports.comparison.comparison_page import good_share, next_steps, notes, verdict_sentences
-from reports.terminal import axis, bar, open_screen, print_table, print_text
+from calibration.estimate import Estimate
+from data.records import REPLY, Exchange
+from data.text import printable
+from reports.comparison.comparison_page import next_steps, notes, verdict_sentences
+from reports.share_table import LevelRow, level_table, reference_rows
+from reports.terminal import open_screen, print_tables, print_text
 
 SHOWN = 3  # prompts of a comparison of two
 LETTERS = 150  # of a reply
-BAR = 25  # columns
 
 
-def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> None:
+def print_compared(
+    compared: ComparedRuns, texts: Mapping[str, Exchange], *, has_reference: bool = True
+) -> None:
     """Print the most important figures; the page and the JSON have the rest."""
     screen = open_screen()
     first, *others = verdict_sentences(compared)
@@ -27,7 +28,7 @@ def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Non
     for sentence in others:
         print_text(screen, sentence)
     screen.print()
-    _print_levels(compared, screen)
+    print_tables([level_table(_levels(compared, has_reference), screen, compared.judge.unit)], screen)
     for note in notes(compared):
         print_text(screen, note, "dim")
     if len(compared.pairs) == 1:
@@ -38,22 +39,21 @@ def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Non
         print_text(screen, f"- {step}")
 
 
-def _print_levels(compared: ComparedRuns, screen: Console) -> None:
-    """Print the models in their order, with a bar each."""
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    grid.add_column("model", overflow="fold", min_width=8)
-    grid.add_column("Good, %", justify="right", no_wrap=True)
-    grid.add_column(axis(BAR), no_wrap=True)
-    grid.add_column(NOUNS[compared.judge.unit], justify="right", no_wrap=True)
-    encoding = screen.encoding
+def _levels(compared: ComparedRuns, has_reference: bool) -> list[LevelRow]:
+    """Return the models in their order, then the baselines and the study's models for reference."""
+    rows = []
     for level in compared.models:
-        good = level.shares.get(GOOD)
-        drawn = bar(good.value if good and level.how == "judge" else good, BAR, encoding=encoding)
-        grid.add_row(printable(level.model), good_share(level), drawn, f"{level.judged:,}")
-    for study in compared.baselines:
-        good = study.shares[GOOD]
-        grid.add_row(study.name, percent(good), bar(good, BAR, encoding=encoding), "")
-    print_table(screen, grid)
+        is_own = level.how == "judge"  # whose interval covers the choice of prompts only
+        shares = {
+            name: Estimate(share.value, None) if is_own else share for name, share in level.shares.items()
+        }
+        name = f"{level.model} (judge)" if is_own else level.model
+        rows.append(LevelRow(name=name, shares=shares, count=f"{level.judged:,}"))
+    rows += [LevelRow(name=study.name, shares=study.shares, count="study") for study in compared.baselines]
+    named = {study.name for study in compared.baselines}
+    if has_reference and compared.corrector.calibration is not None and compared.judge.unit == REPLY:
+        rows += [row for row in reference_rows() if row.name not in named]
+    return rows
 
 
 def _print_prompts(compared: ComparedRuns, texts: Mapping[str, Exchange], screen: Console) -> None:
