@@ -248,7 +248,7 @@ def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None)
                 rated=rated,
                 fits={
                     model["model"]: PromptFit.from_dict(model["fit"])
-                    for model in summary["models"]
+                    for model in summary.get("models", ())
                     if model.get("fit")
                 },
             )

@@ -132,7 +132,7 @@ class CalibratedModels:
         return DEVIATION if self.unit is None else SCORE_DEVIATION
 
     def link(self, value: Any, count: float = math.inf) -> Any:
-        """Return shares as logits, of `count` replies with half a one added on either side; means in units."""
+        """Return shares as logits, with half a reply added on either side of `count`; means in units."""
         if self.unit is not None:
             return np.asarray(value) / self.unit
         share = np.asarray(value)

@@ -1,9 +1,11 @@
 """Runs compared through their folders: what is paired, corrected, refused, and said."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ from click.testing import CliRunner
 import cli
 from calibration.artifact import Calibration, write_calibration
 from calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest, compare
+from calibration.estimate import estimate_of
+from calibration.prompt_fit import PromptFit
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
 from data.records import LABELS, Exchange, Rating, judgment_of, unscored
 from data.tables import write_rows
-from reports.comparison.comparison_page import compared_runs_row, runs_page
+from reports.comparison.comparison_page import compared_runs_row, runs_page, verdict_sentences
+from reports.comparison.pair_sentences import describe_pair
 from reports.markdown import as_markdown
 
 TODAY = date(2026, 3, 1)
@@ -38,6 +43,7 @@ def make_run(tmp_path: Path) -> Runs:
         lost: int = 0,
         version: str = "1",
         calibration: str | None = None,
+        unfit: Sequence[str] = (),
         ids: Callable[[str, int], str] = lambda model, at: f"{model}/{at}",
     ) -> Path:
         rng = np.random.default_rng(seed)
@@ -52,7 +58,10 @@ def make_run(tmp_path: Path) -> Runs:
                 rows.append(unscored(exchange, "refused: no") if is_lost else judgment_of(exchange, said))
         folder = tmp_path / name
         write_rows(folder / "judgments.jsonl", rows)
+        fit = PromptFit(estimate_of(0.5, 0.4, 0.6), prompts=prompts, repeated=0.0).as_dict()
+        fits = [{"model": model, "fit": fit} for model in unfit]
         about = {"judge": "length", "version": version, "rubric": "abc", "calibration": calibration}
+        about |= {"models": fits}
         (folder / "summary.json").write_text(json.dumps(about))
         (folder / "manifest.json").write_text(json.dumps({**about, "cost": 0.0, "wall_seconds": 1.0}))
         return folder
@@ -251,3 +260,68 @@ def test_variants_are_flagged_and_never_assumed(make_run: Runs, tmp_path: Path) 
     assert [result["pairs"][0]["correlation"] for result in (plain, variants)] == [0.0, 0.5]
     assert variants["pairs"][0]["error"] < plain["pairs"][0]["error"]
     assert any("--variants" in note for note in plain["notes"])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_sentence_contradicts_its_table(make_run: Runs, tmp_path: Path, seed: int) -> None:
+    """Whoever is named as above or better is so in the figures; tiers and pairs agree."""
+    write_calibration(tmp_path / "calibration.json", calibration())
+    rng = np.random.default_rng(seed)
+    names = [f"model-{letter}" for letter in "abcdef"[: 2 + seed % 5]]
+    unfit = names[-1:] if seed % 3 == 0 and len(names) > 2 else []
+    run = make_run("one", {name: float(rng.uniform(0.2, 0.9)) for name in names}, seed=seed, unfit=unfit)
+    baselines = ("study:human",) if seed % 4 == 1 else ()
+    request = ComparisonRequest(paths=(run,), calibration=str(tmp_path), baselines=baselines)
+    compared = compare(request, today=TODAY)
+    assert isinstance(compared, ComparedRuns)
+    levels = {level.model: level.good for level in compared.models}
+    levels |= {item.name: item.shares["Good"].value for item in compared.baselines}
+    for pair in compared.pairs:
+        sentence = describe_pair(pair, compared.margin, "reply")
+        if {pair.one, pair.other} & set(unfit):
+            assert pair.verdict == "inconclusive" and not pair.shares
+        elif named := re.match(r"(\S+) is (?:probably )?better than (\S+):", sentence):
+            assert levels[named[1]] > levels[named[2]]
+            assert (pair.good.value > 0) == (named[1] == pair.one)
+    verdict = list(verdict_sentences(compared))
+    if len(compared.pairs) == 1 or baselines:
+        return
+    order, _, rest = verdict[0].rstrip(".").partition("; ")
+    assert all(name in rest + order for name in unfit) and ("not respond" in verdict[0]) == bool(unfit)
+    if " > " in order:
+        tiers = [tier.split(", ") for tier in order.split(" > ")]
+        assert sorted(name for tier in tiers for name in tier) == sorted(set(names) - set(unfit))
+        for higher, lower in pairwise(tiers):
+            assert min(levels[name] for name in higher) > max(levels[name] for name in lower)
+
+
+def test_another_model_changes_a_verdict_only_through_holm(make_run: Runs, tmp_path: Path) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    few = ask(make_run("few", {"a": 0.7, "b": 0.5}), calibration=str(tmp_path))
+    many = ask(make_run("many", {"a": 0.7, "b": 0.5, "c": 0.2}), calibration=str(tmp_path))
+    (alone,), beside = (
+        few["pairs"],
+        next(row for row in many["pairs"] if (row["one"], row["other"]) == ("a", "b")),
+    )
+    assert (alone["probability"], alone["shares"]) == (beside["probability"], beside["shares"])
+
+
+@pytest.mark.parametrize(
+    ("models", "unfit", "code"),
+    [
+        ({"a": 0.75, "b": 0.45}, (), 0),
+        ({"a": 0.62, "b": 0.52}, (), 0),
+        ({"a": 0.56, "b": 0.54}, (), 3),
+        ({"a": 0.45, "b": 0.75}, (), 1),
+        ({"a": 0.52, "b": 0.62}, (), 3),
+        ({"a": 0.75, "b": 0.45}, ("a",), 1),
+    ],
+)
+def test_exit_codes_of_the_first_model(
+    make_run: Runs, tmp_path: Path, models: dict[str, float], unfit: tuple[str, ...], code: int
+) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    run = make_run("one", models, unfit=unfit)
+    compared = compare(ComparisonRequest(paths=(run,), calibration=str(tmp_path)), today=TODAY)
+    assert isinstance(compared, ComparedRuns)
+    assert compared.exit_code == code, compared.pairs
