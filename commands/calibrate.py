@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import FILE, reading_words, say, say_next, say_notes
-from commands.shared.rating_options import ratings_options, sheet_options
+from commands.shared.options import FILE, ratings_options, reading_words, say, say_next, say_notes
 from data.errors import UserError
 
 if TYPE_CHECKING:
     from calibration.inputs import CalibrationInputs
+    from data.rating_files.sheet import SheetOptions
 
 INCONCLUSIVE = 3
 
@@ -44,11 +44,7 @@ def calibrate(
     /,
     runs: tuple[Path, ...],
     exchanges: tuple[Path, ...],
-    scale: str | None,
-    cut: str | None,
-    columns: tuple[str, ...],
-    ai_raters: str | None,
-    skip_invalid: bool,
+    reading: "SheetOptions",
     judges: tuple[str, ...],
     raters: tuple[str, ...],
     out: Path | None,
@@ -81,9 +77,6 @@ def calibrate(
     from reports.calibration.calibration_page import plain_report, print_report, write_report
     from reports.calibration.verdict import refuse_part
 
-    reading = sheet_options(
-        scale=scale, cut=cut, columns=columns, ai_raters=ai_raters, skip_invalid=skip_invalid
-    )
     options = CalibrationOptions(
         scale=reading.scale or LABELS, dimension=dimension or judged_dimension(runs[:-1])
     )

@@ -17,16 +17,17 @@ from commands.shared.options import (
     complete_calibration,
     complete_judge,
     interruptible,
+    ratings_options,
     reading_words,
     say_next,
     say_notes,
 )
-from commands.shared.rating_options import ratings_options, sheet_options
 from data.errors import UserError
 from data.storage import Columns
 
 if TYPE_CHECKING:
     from calibration.comparison.compare_runs import ComparedRuns
+    from data.rating_files.sheet import SheetOptions
     from data.records import Exchange
     from data.storage import Source
     from judge.scoring import ScoredFiles
@@ -101,11 +102,7 @@ def compare(
     models: tuple[str, ...],
     are_variants: bool,
     ratings: Path | None,
-    scale: str | None,
-    cut: str | None,
-    columns: tuple[str, ...],
-    ai_raters: str | None,
-    skip_invalid: bool,
+    reading: "SheetOptions",
     exchanges: tuple[Path, ...],
     reply_columns: Columns,
     judge_name: str | None,
@@ -152,10 +149,7 @@ def compare(
     from reports.rated_models_page import rated_models_page
     from reports.terminal import print_page, working
 
-    reading = sheet_options(
-        scale=scale, cut=cut, columns=columns, ai_raters=ai_raters, skip_invalid=skip_invalid
-    )
-    files = _score_files(runs, reply_columns, judge_name, calibration, skip_invalid=skip_invalid)
+    files = _score_files(runs, reply_columns, judge_name, calibration, skip_invalid=reading.skip_invalid)
     request = ComparisonRequest(
         paths=files.runs if files else runs,
         baselines=baselines,

@@ -51,6 +51,7 @@ def nightly(
     from time import monotonic
 
     from nightly.config import check_name, read_config
+    from nightly.history import show_place
     from nightly.night import run_night
     from nightly.output import as_page, print_night
     from nightly.tracking import check_mlflow, collector_url, log_mlflow, send_events
@@ -81,15 +82,8 @@ def nightly(
     if not as_json and settings.dashboard:
         say_next(f"see the nights: open {Path(settings.dashboard) / 'index.html'}")
     elif not as_json:
-        say_next("to see the nights", "dashboard", _shown(settings.history))
+        say_next("to see the nights", "dashboard", show_place(settings.history))
     ctx.exit(finished.exit_code)
-
-
-def _shown(place: str) -> str:
-    """A history as it can be printed: a URL may hold a password."""
-    from nightly.history import read_url, show_url
-
-    return show_url(read_url(place)) if "://" in place else place
 
 
 @click.group()
@@ -136,7 +130,7 @@ def export(
 
     from data.files import disk_errors, replacing
     from data.tables import write_text
-    from nightly.history import open_history
+    from nightly.history import open_history, show_place
 
     is_csv = format_ == "csv" if format_ else out is not None and out.suffix.lower() == ".csv"
     suffix = ".csv" if is_csv else ".jsonl"
@@ -150,7 +144,7 @@ def export(
             with replacing(out) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
                 count = write_text(stream, rows, suffix=suffix)
     say(f"{count:,} rows  {out}")
-    say_next("to see the nights", "dashboard", _shown(place))
+    say_next("to see the nights", "dashboard", show_place(place))
 
 
 @click.command()

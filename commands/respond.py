@@ -135,17 +135,11 @@ def _hold_conversations(
 
 def check_answered(responded: FinishedRun) -> None:
     """Refuse a folder without a single response: there is nothing to score in it."""
-    counts = responded.manifest["counts"]
-    if not counts[_made_in(responded)]:
-        reasons = say_counts(responded.manifest["reasons"])
-        none = (
-            f"none of {counts['situations']:,} conversations came to its end"
-            if "situations" in counts
-            else f"none of {counts['prompts']:,} prompts was answered"
-        )
+    manifest, made = responded.manifest, _made_in(responded)
+    if not manifest["counts"][made]:
         raise OperationalError(
-            f"{responded.folder}: {none}: {reasons}; "
-            "these are not asked again in this folder: mend the cause and name another with --out"
+            f"{responded.folder}: no {made}: {say_counts(manifest['reasons'])}; "
+            "these are not asked again in this folder: fix the cause and name another with --out"
         )
 
 

@@ -160,7 +160,7 @@ def score(
     from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
-    from judge.llm.endpoint import limit_cost, spent_by
+    from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
     from judge.scoring import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
@@ -179,11 +179,12 @@ def score(
     chosen = _choose_engine(
         engine, judge, judge_name, workers=workers, max_cost=max_cost, batch=batch, wait=wait
     )
+    spent = partial(spent_by, judge) if endpoints_of(judge) else lambda: 0.0
     again: dict[str, Any] = {}
     try:
         with (
             interruptible("what was judged is kept") as again,
-            progress(spent=partial(spent_by, judge)) as on_progress,
+            progress(spent=spent) as on_progress,
         ):
             scored = score_file(
                 source,

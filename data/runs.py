@@ -193,8 +193,8 @@ class Run:
             if self.set_aside_count:
                 sync(self.folder / "set_aside.jsonl")
             if summary is not None:
-                _write_object(self.folder / "summary.json", summary)
-            _write_object(self.folder / "manifest.json", manifest)
+                write_object(self.folder / "summary.json", summary)
+            write_object(self.folder / "manifest.json", manifest)
             self._journal.unlink()
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ def open_run(folder: Path, plan: RunPlan, *, name: str = "judgments") -> Iterato
                     "name a new or an empty folder with --out"
                 )
             else:
-                _write_object(folder / "plan.json", asdict(plan))
+                write_object(folder / "plan.json", asdict(plan))
             (folder / "manifest.json").unlink(missing_ok=True)
             run = Run(folder, name=name)
         try:
@@ -343,7 +343,8 @@ def _key(identity: str, content: str) -> str:
     return f"{content} {identity}"
 
 
-def _write_object(path: Path, content: Mapping[str, Any]) -> None:
+def write_object(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object; the file is complete or absent."""
     with replacing(path) as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
 

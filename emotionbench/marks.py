@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from emotionbench.questionnaires import Questionnaire
+from emotionbench.questionnaires import Questionnaire, plain_name
 from judge.llm.answers import READ_CHARACTERS, strip_thoughts
 
 # A whole number by itself: not part of a word, of a decimal fraction or of a longer number.
@@ -102,7 +102,7 @@ def _of_value(value: Any, key: Questionnaire) -> ItemMarks:
         if not rows:
             return _in_order([_json_mark(mark, key) for mark in value], key)
         pairs += [(row[0], row[-1]) for row in rows]
-    places = {_plain(text): place for place, text in enumerate(key.texts, start=1)}
+    places = {plain_name(text): place for place, text in enumerate(key.texts, start=1)}
     named = ((_item_of(str(name)[:LONGEST_LINE].strip(), places), mark) for name, mark in pairs)
     marks = _settle((item, _json_mark(mark, key)) for item, mark in named if item is not None)
     if marks or not isinstance(value, Mapping):
@@ -113,7 +113,7 @@ def _of_value(value: Any, key: Questionnaire) -> ItemMarks:
 
 def _item_of(name: str, places: Mapping[str, int]) -> int | None:
     match = NAMED_ITEM.fullmatch(name)
-    return int(match[1]) if match else places.get(_plain(name))
+    return int(match[1]) if match else places.get(plain_name(name))
 
 
 def _json_mark(value: Any, key: Questionnaire) -> int | None:
@@ -176,12 +176,3 @@ def _only_mark(text: str, key: Questionnaire) -> int | None:
 
 def _whole(text: str) -> int:
     return int(text.replace("\u2212", "-"))
-
-
-def _plain(text: str) -> str:
-    """Return letters and digits in lower case, with single spaces between words.
-
-    >>> _plain(" Quite, a BIT! ")
-    'quite a bit'
-    """
-    return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())

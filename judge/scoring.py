@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
@@ -23,7 +23,7 @@ from calibration.shares.tally import Tally, model_shares
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
-from data.records import CONVERSATION, EMPATHY, LABELS, REPLY, Exchange, Judgment, to_plain
+from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
 from data.storage import (
     Columns,
@@ -141,70 +141,34 @@ class RunSummary:
     calibration: str | None
     calibration_note: str
     seed: int
-    judged: int
-    unscored: int
-    set_aside: int
+    counts: Mapping[str, int]  # replies judged, left unscored, and set aside as bad rows
     flagged: Mapping[str, Any]
     rated: Mapping[str, Any] | None
     outside: Mapping[str, Any]
     models: tuple[ScoredModel, ...]
     caveats: tuple[str, ...]
-    report: tuple[str, ...] = ()
-    dimension: str = EMPATHY
-    dimension_note: str = ""
+    report: tuple[str, ...]
+    dimension: str
+    dimension_note: str  # empty where the whole of empathy was judged
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many replies were judged, left unscored, and set aside as bad rows."""
-        return {"judged": self.judged, "unscored": self.unscored, "set_aside": self.set_aside}
-
-    @property
-    def dimension_row(self) -> dict[str, str]:
-        """The dimension of empathy that was judged, where it is not the whole, and its meaning."""
-        if not self.dimension_note:
-            return {}
-        return {"dimension": self.dimension, "dimension_note": self.dimension_note}
+    def judged(self) -> int:
+        """The number of replies judged."""
+        return self.counts["judged"]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as `summary.json` has it."""
-        return {
-            "unit": self.unit,
-            **self.dimension_row,
-            "judge": self.judge,
-            "version": self.version,
-            "rubric": self.rubric,
-            "calibration": self.calibration,
-            "calibration_note": self.calibration_note,
-            "confidence": CONFIDENCE,
-            "draws": DRAWS,
-            "seed": self.seed,
-            "counts": self.counts,
-            "flagged": self.flagged,
-            "rated": self.rated,
-            "outside": self.outside,
-            "models": [model.as_dict() for model in self.models],
-            "caveats": list(self.caveats),
-            **({"report": list(self.report)} if self.report else {}),
-        }
+        plain = {item.name: to_plain(getattr(self, item.name)) for item in fields(self)}
+        return {**plain, "confidence": CONFIDENCE, "draws": DRAWS}
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the summary of a complete run."""
         row = read_summary(folder)
         try:
-            copied = ("unit", "judge", "version", "rubric", "calibration", "calibration_note", "seed")
-            return cls(
-                **{name: row[name] for name in copied},
-                **row["counts"],
-                flagged=row["flagged"],
-                rated=row["rated"],
-                outside=row["outside"],
-                models=tuple(map(ScoredModel.from_dict, row["models"])),
-                caveats=tuple(row["caveats"]),
-                report=tuple(row.get("report", ())),
-                dimension=row.get("dimension", EMPATHY),
-                dimension_note=row.get("dimension_note", ""),
-            )
+            values = {item.name: row[item.name] for item in fields(cls)}
+            values |= {name: tuple(row[name]) for name in ("caveats", "report")}
+            return cls(**values | {"models": tuple(map(ScoredModel.from_dict, row["models"]))})
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{folder / 'summary.json'}: not of this version ({error!r}); score into another folder"
@@ -302,7 +266,8 @@ def score_file(
             write_reading_list(folder, source, unit)
         about = {
             "unit": unit,
-            **summary.dimension_row,
+            "dimension": summary.dimension,
+            "dimension_note": summary.dimension_note,
             "seed": seed,
             "limit": limit,
             "runtime": f"onnxruntime {version('onnxruntime')}, Python {platform.python_version()}",
@@ -536,9 +501,11 @@ def summarize(
         calibration=calibrated.digest,
         calibration_note=calibrated.note,
         seed=seed,
-        judged=sum(item.scored for item in models),
-        unscored=sum(sum(item.unscored.values()) for item in models),
-        set_aside=set_aside,
+        counts={
+            "judged": sum(item.scored for item in models),
+            "unscored": sum(sum(item.unscored.values()) for item in models),
+            "set_aside": set_aside,
+        },
         flagged=flags.as_dict(),
         rated=to_plain(judge.rated),
         outside=outside,

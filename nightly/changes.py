@@ -91,8 +91,7 @@ class PairedResponses:
     @property
     def sums(self) -> dict[Label, tuple[float, ...]]:
         """The number of prompts, the total and the squares of their differences; a drop is for the worse."""
-        nights = {label: update(Watch(), sign * self.differences[label]) for label, sign, _ in SIDES}
-        return {label: (one.prompts[0], one.totals[0], one.squares[0]) for label, one in nights.items()}
+        return {label: update(Watch(), sign * self.differences[label]).nights[0] for label, sign, _ in SIDES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -243,16 +242,6 @@ def change_since(
         moved=shift.moved,
         suspected=shift.suspected,
         is_rough=shift.is_tilted,
-    )
-
-
-def make_watch(sums: Sequence[Sequence[float]], *, baseline_nights: int = 1) -> Watch:
-    """Return a watch of nights in order, each given by its prompts, total and squares."""
-    return Watch(
-        baseline_nights=baseline_nights,
-        prompts=tuple(int(count) for count, _, _ in sums),
-        totals=tuple(total for _, total, _ in sums),
-        squares=tuple(square for _, _, square in sums),
     )
 
 

@@ -75,6 +75,11 @@ def show_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A", "*")
 
 
+def show_place(place: str) -> str:
+    """Return a history as it can be printed: a file, or a URL without its password."""
+    return show_url(read_url(place)) if "://" in place else place
+
+
 @contextmanager
 def database_errors(url: URL) -> Iterator[None]:
     """Turn what a database refuses into an error that names the place and holds no secret and no row."""

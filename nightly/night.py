@@ -30,7 +30,6 @@ from nightly.changes import (
     ModelChange,
     change_since,
     judge_shift,
-    make_watch,
     pair,
 )
 from nightly.config import NightlyConfig
@@ -286,7 +285,9 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             baseline=baseline,
             averaged=averaged,
             watches={
-                label: make_watch([row[label] for row in sums], baseline_nights=max(1, len(averaged)))
+                label: Watch(
+                    baseline_nights=max(1, len(averaged)), nights=tuple(tuple(row[label]) for row in sums)
+                )
                 for label, _, _ in SIDES
             },
         )

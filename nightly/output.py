@@ -13,7 +13,7 @@ from judge.llm.answer_prompts import say_counts
 from nightly.changes import describe_variation, name_nights
 from nightly.config import NightlyConfig
 from nightly.gates import AGAINST, EXIT_CODES, gravest
-from nightly.history import read_url, show_url
+from nightly.history import show_place
 from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
 from reports.outputs import CheckOutcome, append_summary
 from reports.page import Cell, Page, Section, Table
@@ -101,8 +101,7 @@ def as_dict(night: FinishedNight) -> dict[str, Any]:
 def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     """Return a compact table, and beneath it the notes that are needed to read it."""
     record = night.record
-    place = show_url(read_url(config.history)).removeprefix("sqlite:///")
-    notes = [record.calibration_note, f"history {place}"]
+    notes = [record.calibration_note, f"history {show_place(config.history)}"]
     refused: dict[str, list[str]] = {}
     for model in record.models:
         if model.refused:

@@ -27,17 +27,7 @@ POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 MAX_BODY: Final = 64 * 1024
-ASK_FOR_LINK: Final = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><title>Rate replies</title>
-</head>
-<body><main>
-<h1>Open the link you were sent</h1>
-<p>Everybody who rates has a link of their own. Ask whoever runs this page for yours.</p>
-</main></body>
-</html>"""
+ASK_FOR_LINK: Final = Path(__file__).parent / "templates" / "ask-for-link.html"
 
 
 class Act(StrictModel):
@@ -120,12 +110,15 @@ def make_rating_app(
 
     @app.get("/")
     def ask_for_link() -> Response:
-        return HTMLResponse(ASK_FOR_LINK, headers={"Content-Security-Policy": "default-src 'none'"})
+        headers = {"Content-Security-Policy": "default-src 'none'"}
+        return HTMLResponse(ASK_FOR_LINK.read_text(encoding="utf-8"), headers=headers)
 
     @app.get("/r/{token}")
     def page(request: Request, token: str) -> Response:
         if token not in request.app.state.service.plan.raters:
-            return HTMLResponse(ASK_FOR_LINK, 404, headers={"Content-Security-Policy": "default-src 'none'"})
+            response = ask_for_link()
+            response.status_code = 404
+            return response
         nonce = secrets.token_urlsafe(16)
         html = rating_page({"server": True, "token": token}, nonce)
         return HTMLResponse(html, headers={"Content-Security-Policy": POLICY.format(nonce)})

@@ -97,10 +97,10 @@ def print_tables(tables: Sequence[Table], screen: Console) -> None:
         print_table(screen, _grid(table, screen.width))
 
 
-def print_lines(lines: Sequence[str], screen: Console, *, style: str = "dim") -> None:
+def print_lines(lines: Sequence[str], screen: Console) -> None:
     """Print lines below a table; a long one, such as a path, is not broken, so that it can be copied."""
     for line in lines:
-        screen.print(Text(printable(line)), style=style, soft_wrap=True)
+        screen.print(Text(printable(line)), style="dim", soft_wrap=True)
 
 
 def print_table(console: Console, grid: Grid) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.agreement.level_errors import level_errors
+from calibration.agreement.level_errors import LevelError, level_errors
 from calibration.agreement.metrics import (
     TABLE_STATISTICS,
     auc_of,
@@ -91,16 +91,10 @@ class HeldOut:
     rating: NDArray[np.int64]  # 1 to 3
     probabilities: Floats  # (rows, 3): Bad, Okay, Good
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelLevel:
-    """The shares of one model by the crowd and by the judge; `share_error` is judge - crowd of Good."""
-
-    model: str
-    ratings: int
-    crowd: Mapping[str, float]
-    judge: Mapping[str, float]
-    share_error: Estimate
+    @property
+    def is_good(self) -> Floats:
+        """1 where the rating is Good, else 0."""
+        return (self.rating == GOOD + 1).astype(float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +119,7 @@ class HeldOutEvaluation:
 
     responses: int
     per_response: Mapping[str, Estimate]
-    models: tuple[ModelLevel, ...]
+    models: tuple[LevelError, ...]
     all_models: Levels
     chosen_models: Levels | None
 
@@ -159,7 +153,9 @@ def evaluate_held_out(
                 metric: item.estimate()
                 for metric, item in sample(_response_statistics(held_out), batches, drawn).items()
             },
-            models=_model_levels(held_out, batches, drawn),
+            models=level_errors(
+                held_out.model, held_out.is_good, held_out.probabilities[:, GOOD], batches, drawn
+            ).models,
             all_models=_levels(held_out, sorted(set(held_out.model.tolist())), batches, drawn),
             chosen_models=_levels(held_out, chosen, batches, drawn) if chosen else None,
         )
@@ -184,31 +180,9 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
     }
 
 
-def _model_levels(held_out: HeldOut, batches: Integers, drawn: Draws) -> tuple[ModelLevel, ...]:
-    """Return every model, the one with the largest human Good share first."""
-    is_good = (held_out.rating == GOOD + 1).astype(float)
-    errors = level_errors(held_out.model, is_good, held_out.probabilities[:, GOOD], batches, drawn)
-    levels = []
-    for level in errors.models:
-        rows = held_out.model == level.model
-        crowd = (held_out.rating[rows, None] == RATINGS).mean(axis=0)
-        judge = held_out.probabilities[rows].mean(axis=0)
-        levels.append(
-            ModelLevel(
-                model=level.model,
-                ratings=level.ratings,
-                crowd=dict(zip(LABELS, crowd.tolist(), strict=True)),
-                judge=dict(zip(LABELS, judge.tolist(), strict=True)),
-                share_error=level.error,
-            )
-        )
-    return tuple(levels)
-
-
 def _levels(held_out: HeldOut, models: Sequence[str], batches: Integers, drawn: Draws) -> Levels:
     """Return the errors over these models."""
-    is_good = (held_out.rating == GOOD + 1).astype(float)
-    rows = np.isin(held_out.model, models)
+    rows, is_good = np.isin(held_out.model, models), held_out.is_good
     errors = level_errors(
         held_out.model[rows], is_good[rows], held_out.probabilities[rows, GOOD], batches[rows], drawn
     )

@@ -106,12 +106,7 @@ def trial_lines(evaluation: Row) -> list[str]:
         lines += ["", "Balanced accuracy (bal. acc.) is undefined where all replies get one label."]
     judge = evaluations[JUDGE]
     models = [
-        (
-            row["model"],
-            f"{row['crowd']['Good']:.3f}",
-            f"{row['judge']['Good']:.3f}",
-            percent(row["share_error"]),
-        )
+        (row["model"], f"{row['people']:.3f}", f"{row['judge']:.3f}", percent(row["error"]))
         for row in judge["models"]
     ]
     lines += ["", *_table(("model", "human Good share", "judge's Good share", "error, points"), models)]

@@ -111,9 +111,7 @@ def _tau_of(rating: Floats, score: Floats, system: np.ndarray) -> Statistic:
 
     def tau(counts: Floats) -> Floats:
         total = counts @ inside
-        # Rounded: a judge with one score for all systems ties them, though sums differ in the last bit.
-        people, judge = (np.round(ratio((counts * each) @ inside, total), 12) for each in (rating, score))
-        return np.where(np.isnan(people).any(axis=1), np.nan, kendall(people, judge))
+        return kendall(*(ratio((counts * each) @ inside, total) for each in (rating, score)))
 
     return tau
 

@@ -10,9 +10,10 @@ from urllib.parse import quote
 import numpy as np
 
 from data.errors import UserError
-from data.files import replacing
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, to_plain
+from data.runs import read_object, write_object
+from data.tables import write_rows
 from training.held_out import HeldOut, evaluate_held_out
 from training.rated_sets import RatedItem, drop_shared, source_of
 from training.recipe import Recipe
@@ -261,11 +262,9 @@ def run_trial(
         on_split(split.name, number, len(splits))
         trained = train_judge(split.train, recipes, device=device, progress=on_step)
         rows = predict_items(split.items, trained) if split.items else predict_ratings(split, trained)
-        with replacing(path) as partial:
-            partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_rows(path, rows)
     evaluation = measure_trial(read_rows(folder), protocol)
-    with replacing(folder / EVALUATION) as partial:
-        partial.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
+    write_object(folder / EVALUATION, evaluation)
     return evaluation
 
 
@@ -274,13 +273,8 @@ def check_plan(folder: Path, plan: Mapping[str, Any], *, kind: str) -> None:
     path = folder / PLAN
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial:
-            partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
-        return
-    try:
-        existing = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path}: damaged, not JSON ({error}); delete the folder and try again") from error
+        return write_object(path, plan)
+    existing = read_object(path)
     if set(existing) != set(plan):
         raise UserError(f"{folder}: contains something other than a {kind}; give another --out")
     if differing := [key for key, value in plan.items() if existing[key] != value]:

@@ -78,8 +78,13 @@ def level_errors(
     )
 
 
-def kendall(first: Floats, second: Floats) -> Floats:
-    """Kendall's tau-b over the last axis, (draws, models) -> (draws,); takes all pairs, so tens of models."""
+def kendall(people: Floats, judge: Floats) -> Floats:
+    """Return Kendall's tau-b of levels, (draws, models) -> (draws,); nan where a model has no level.
+
+    It takes all pairs, so tens of models.
+    """
+    # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
+    first, second = np.round(people, 12), np.round(judge, 12)
     # Which of each two models is the higher, (draws, models, models).
     one, two = (np.sign(values[:, :, None] - values[:, None, :]) for values in (first, second))
     untied = (one**2).sum(axis=(1, 2)) * (two**2).sum(axis=(1, 2))
@@ -96,13 +101,10 @@ def over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
     if not people.shape[1]:
         return dict.fromkeys(("mean_error", "worst_error", "tau"), np.full(len(people), np.nan))
     errors = np.abs(judge - people)
-    # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
-    one, two = np.round(people, 12), np.round(judge, 12)
-    missing = np.isnan(errors).any(axis=1)  # a draw without ratings of some model has no order of them
     return {
         "mean_error": errors.mean(axis=1),
         "worst_error": errors.max(axis=1),
-        "tau": np.where(missing, np.nan, kendall(one, two)),
+        "tau": kendall(people, judge),
     }
 
 

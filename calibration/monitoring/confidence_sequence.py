@@ -44,27 +44,14 @@ LEAST_FREEDOM: Final = 30.0  # degrees of freedom of the overdispersion on the f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """The nights of one model, in order: sums of differences (tonight - baseline) over prompts.
+    """The nights of one model, in order: prompts, sum of differences (tonight - baseline), sum of squares.
 
     `baseline_nights` is over how many nights the baseline was averaged, prompt by prompt. A night on which no
     prompt has both judgments has 0 prompts and is skipped.
     """
 
     baseline_nights: int = 1
-    prompts: tuple[int, ...] = ()
-    totals: tuple[float, ...] = ()
-    squares: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.baseline_nights < 1:
-            raise ValueError("a baseline has at least one night")
-        if not len(self.prompts) == len(self.totals) == len(self.squares):
-            raise ValueError("every night has its prompts, total and squares")
-
-    @property
-    def nights(self) -> int:
-        """The number of nights."""
-        return len(self.prompts)
+    nights: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +79,13 @@ def update(watch: Watch, differences: ArrayLike) -> Watch:
     A rise that is bad (the Bad share) is watched as a drop of its negative.
 
     >>> update(Watch(), [0.25, -0.5, 0.0])
-    Watch(baseline_nights=1, prompts=(3,), totals=(-0.25,), squares=(0.3125,))
+    Watch(baseline_nights=1, nights=((3, -0.25, 0.3125),))
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError("one difference a prompt; leave out what is unscored on either side")
-    return replace(
-        watch,
-        prompts=(*watch.prompts, len(values)),
-        totals=(*watch.totals, float(values.sum())),
-        squares=(*watch.squares, float((values**2).sum())),
-    )
+    sums = (len(values), float(values.sum()), float((values**2).sum()))
+    return replace(watch, nights=(*watch.nights, sums))
 
 
 def night_variance(watch: Watch) -> NightVariance:
@@ -146,7 +129,7 @@ def recent_change(watch: Watch, *, models: int = 1) -> Estimate:
 
     With probability 95% the truth is within the interval on every night of a year, for all `models` at once.
 
-    >>> found = recent_change(Watch(prompts=(100,), totals=(-3.0,), squares=(4.0,)))
+    >>> found = recent_change(Watch(nights=((100, -3.0, 4.0),)))
     >>> found.value, round(found.interval.low, 2), round(found.interval.high, 2)
     (-0.03, -0.13, 0.07)
     """
@@ -192,6 +175,6 @@ def as_t(reach: Floats | float, freedom: Floats | float) -> Floats:
 
 def _asked(watch: Watch) -> tuple[Floats, Floats, Floats]:
     """Return prompts, totals and squares of the nights that have any."""
-    rows = np.array([watch.prompts, watch.totals, watch.squares], dtype=float)
-    prompts, totals, squares = rows[:, rows[0] > 0]
+    asked = [night for night in watch.nights if night[0] > 0]
+    prompts, totals, squares = np.array(asked, dtype=float).reshape(-1, 3).T
     return prompts, totals, squares

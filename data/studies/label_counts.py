@@ -1,7 +1,7 @@
 """Published figures of the crowd study: how often each label was given, per emotion and model."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,44 +17,36 @@ class StudyCell:
     emotion: str
     sentiment: str
     model: str
-    bad: int
-    okay: int
-    good: int
+    counts: Mapping[str, int]
 
 
 def read_study() -> tuple[StudyCell, ...]:
-    """The cells of the study, in file order; the file's `system` is our model."""
+    """Return the cells of the study, in file order; the file's `system` is our model."""
     with EMPATHY_STUDY.open(encoding="utf-8", newline="") as stream:
         return tuple(
             StudyCell(
                 emotion=row["emotion"],
                 sentiment=row["sentiment"],
                 model=row["system"],
-                bad=int(row["bad"]),
-                okay=int(row["okay"]),
-                good=int(row["good"]),
+                counts={label: int(row[label.lower()]) for label in LABELS},
             )
             for row in csv.DictReader(stream)
         )
 
 
 def count_labels(cells: Iterable[StudyCell]) -> dict[str, int]:
-    """How often each label was given over all the cells.
+    """Return how often each label was given over all the cells.
 
-    >>> cell = StudyCell(emotion="proud", sentiment="positive", model="m", bad=1, okay=2, good=3)
+    >>> cell = StudyCell(emotion="proud", sentiment="positive", model="m", counts=dict.fromkeys(LABELS, 2))
     >>> count_labels([cell, cell])
-    {'Bad': 2, 'Okay': 4, 'Good': 6}
+    {'Bad': 4, 'Okay': 4, 'Good': 4}
     """
-    totals = dict.fromkeys(LABELS, 0)
-    for cell in cells:
-        for label, count in zip(LABELS, (cell.bad, cell.okay, cell.good), strict=True):
-            totals[label] += count
-    return totals
+    every = list(cells)
+    return {label: sum(cell.counts[label] for cell in every) for label in LABELS}
 
 
 def count_labels_by_model(cells: Iterable[StudyCell]) -> dict[str, dict[str, int]]:
-    """How often each label was given to every model, in order of first appearance."""
-    by_model: dict[str, list[StudyCell]] = {}
-    for cell in cells:
-        by_model.setdefault(cell.model, []).append(cell)
-    return {model: count_labels(held) for model, held in by_model.items()}
+    """Return how often each label was given to every model, in order of first appearance."""
+    every = list(cells)
+    models = dict.fromkeys(cell.model for cell in every)
+    return {model: count_labels(cell for cell in every if cell.model == model) for model in models}

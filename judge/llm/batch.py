@@ -13,6 +13,7 @@ list of batches is searched for that digest.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -312,7 +313,7 @@ class BatchRun:
     def collect_all(self) -> None:
         """Update the state of each part, and download the answers of those that have ended."""
         for part in self.state.open:
-            batch = self._retrieve(part.batch_id)
+            batch = self._ask(f"/batches/{part.batch_id}", partial(_retrieve, batch_id=part.batch_id))
             part.status = str(batch.get("status"))
             counts = batch.get("request_counts") or {}
             part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
@@ -345,9 +346,9 @@ class BatchRun:
 
     def _find(self, part: BatchPart) -> dict[str, Any] | None:
         """Return the server's batch with the part's digest, if there is one that did not fail."""
-        after = ""
+        query: dict[str, Any] = {"limit": 100}
         while True:
-            page = self._list(after)
+            page = self._ask("/batches", lambda client: client.batches.with_raw_response.list(**query))
             rows = [row for row in page.get("data") or () if isinstance(row, dict)]
             for row in rows:
                 is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
@@ -355,7 +356,7 @@ class BatchRun:
                     return row
             if not rows or not page.get("has_more"):
                 return None
-            after = _identity(rows[-1])
+            query["after"] = _identity(rows[-1])
 
     def _start_over(self, part: BatchPart, batch: Mapping[str, Any]) -> None:
         """Reset a part that the server failed as a whole, and raise."""
@@ -394,15 +395,6 @@ class BatchRun:
         path = self.run.folder / FILE
         with disk_errors(path), replacing(path) as unfinished:
             unfinished.write_text(f"{json.dumps(asdict(self.state), indent=1)}\n", encoding="utf-8")
-
-    def _list(self, after: str) -> dict[str, Any]:
-        """Return one page of the server's batches, behind the batch `after`."""
-        page = {"limit": 100} | ({"after": after} if after else {})
-        return self._ask("/batches", lambda client: client.batches.with_raw_response.list(**page))
-
-    def _retrieve(self, batch_id: str) -> dict[str, Any]:
-        path = f"/batches/{batch_id}"
-        return self._ask(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
 
     def _create(self, part: BatchPart) -> dict[str, Any]:
         """Submit a batch without retries: after a time-out the server may have accepted it."""
@@ -447,6 +439,10 @@ class BatchRun:
                 "to resume"
             )
         return answer.body
+
+
+def _retrieve(client: Any, *, batch_id: str) -> Any:
+    return client.batches.with_raw_response.retrieve(batch_id)
 
 
 def _identity(answer: Mapping[str, Any]) -> str:

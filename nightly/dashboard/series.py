@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from typing import Final, Literal
 
 from calibration.estimate import UNDEFINED, Estimate
-from calibration.monitoring.drift import paired_change
+from calibration.monitoring.drift import is_beyond, paired_change
 from data.text import slug
 from nightly.emotions import POOLED_NIGHTS, PooledShare, pool
 from nightly.history import History
@@ -57,8 +57,7 @@ class AnchorShift:
     @property
     def is_shown(self) -> bool:
         """Whether the whole interval lies on one side of nothing."""
-        ends = self.change.interval
-        return ends is not None and not ends.low <= 0 <= ends.high
+        return is_beyond(self.change.interval, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
 from calibration.estimate import Estimate
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, ends_of, listed, money, percent, points, show, signed, slug
+from data.text import UNDEFINED, listed, money, percent, points, show, signed, slug
 from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from nightly.dashboard.series import (
     FOUND_NIGHTS,
@@ -27,7 +27,7 @@ from nightly.dashboard.series import (
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
-from reports.charts import Line, Mark, dot_plot, element, line_chart, percent_tick, signed_tick, span
+from reports.charts import Line, dot_plot, element, line_chart, mark, percent_tick, signed_tick, span
 from reports.page import Cell, Figure, Table, row
 
 TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table
@@ -45,7 +45,6 @@ POINTS: Final[Mapping[str, Any]] = {
 }
 NAMED: Final = 4  # models in a sentence
 DRAWN: Final = 40  # models in the chart of changes; the table has all
-LEAST_SPAN: Final = 4.0  # points across that chart: less would make much of nothing
 # The order of models on the first page.
 RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
 LOGGED: Final = 100  # findings listed for a model
@@ -75,9 +74,9 @@ class ModelTonight:
         return at, 0.0 if change is None else change.shown.value, self.name
 
     @property
-    def is_regression(self) -> bool:
-        """Whether a gate failed."""
-        return self.outcome == "regression"
+    def is_worse(self) -> bool:
+        """Whether a gate failed, or the change shows a drop."""
+        return self.outcome == "regression" or has_fallen(self.change)
 
 
 def has_fallen(change: ChangeResult | None) -> bool:
@@ -113,7 +112,7 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
     if not run:
         return f"No model could be measured on {series.nights[-1].night}."
     changed = [item for item in run if item.change is not None]
-    broken = [item for item in run if item.is_regression]
+    broken = [item for item in run if item.outcome == "regression"]
     fallen = [item for item in changed if has_fallen(item.change)]
     sure = [item for item in fallen if item in broken]
     if sure:
@@ -137,34 +136,28 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
 
 
 def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
-    """The changes of all models with tonight's intervals, in points; None where there is none."""
+    """Return the changes of all models with tonight's intervals, in points; None where there is none."""
     drawn = [item for item in tonight if item.change is not None][:DRAWN]
     if not drawn:
         return None
-    lines, ends = [], [0.0]
-    for item in drawn:
-        assert item.change is not None
-        value, low, high = (100 * (end or 0.0) for end in ends_of(item.change.shown))
-        is_found = item.is_regression or has_fallen(item.change)
-        lines.append(
-            Line(
-                name=item.name,
-                figure=points(item.change.shown),
-                marks=(Mark(look="found" if is_found else "judge", value=value, low=low, high=high),),
-                band=None if item.limit is None else (-100.0, -item.limit),
-            )
+    lines = [
+        Line(
+            name=item.name,
+            figure=points(item.change.shown),
+            marks=(mark("found" if item.is_worse else "judge", item.change.shown),),
+            band=None if item.limit is None else (-math.inf, -item.limit / 100),
         )
-        ends += [low, high]
-    room = max(0.05 * (max(ends) - min(ends)), (LEAST_SPAN - (max(ends) - min(ends))) / 2)
+        for item in drawn
+        if item.change is not None
+    ]
     return dot_plot(
         f"Change of the Good share since {_since(drawn)}, in points",
         lines,
         name="changes",
         title="Change of each model's Good share since its baseline",
-        tick=signed_tick,
+        tick=POINTS["tick"],
         unit=" points",
         reference=0.0,
-        domain=(min(ends) - room, max(ends) + room),
     )
 
 

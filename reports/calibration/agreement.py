@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Final
 
-from calibration.agreement.ceiling import Ceiling
 from calibration.fit import CalibrationReport, RunRow
 from calibration.pairing import OF_THESE_RATERS
 from data.records import NOUNS, PROMPT_NOUNS
 from data.text import AnyEstimate, number, show_estimate
+from reports.calibration.verdict import say_ceiling
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
 
@@ -80,7 +80,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         name="agreement",
         title="Agreement, with ceiling and baselines",
         short="Agreement",
-        text=tuple(_say_ceiling(report.ceiling, NOUNS[report.judge.unit])),
+        text=tuple(_describe_ceiling(report)),
         key=(
             ("judge", "the judge"),
             ("rival", "a baseline"),
@@ -125,34 +125,28 @@ def _clusters(report: CalibrationReport) -> str:
     return {**CLUSTERS, **units}[report.data.clusters]
 
 
-def _say_ceiling(ceiling: Ceiling, noun: str) -> Iterator[str]:
-    if ceiling.not_identifiable and ceiling.bound:
-        reason = ceiling.not_identifiable.removeprefix("not identifiable: ")
-        yield f"How well people agree with each other is not identifiable here: {reason}."
+def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
+    ceiling, test = report.ceiling, report.ceiling.alternative
+    yield say_ceiling(report)
+    if ceiling.bound:
         yield (
             "The figures for people are therefore assumed, not measured: those of a second person if the "
             f"weighted kappa of two people is {number(ceiling.bound.reliability)}, and those of somebody who "
             "knows the true quality of each."
         )
-    else:
+    elif not ceiling.not_identifiable:
         yield (
-            f"{ceiling.shared:,} {noun} have two ratings or more, by {ceiling.raters:,} people. "
-            "Against the median of the other raters, one person has a weighted kappa of "
-            f"{show_estimate(ceiling.person_against_rest)} and the judge "
-            f"{show_estimate(ceiling.judge_against_rest)}; judge minus person: "
-            f"{show_estimate(ceiling.gap)}."
+            f"{ceiling.shared:,} {NOUNS[report.judge.unit]} have two ratings or more, by {ceiling.raters:,} "
+            f"people. The judge's kappa minus a person's is {show_estimate(ceiling.gap)}."
         )
         if ceiling.speaks_for != "people":
             yield "So few raters are a panel: these figures describe these raters, not people in general."
-    test = ceiling.alternative
     if test and test.undefined:
         yield f"The alternative-annotator test is undefined: {test.undefined}."
     elif test:
         yield (
-            f"The judge {'passes' if test.is_passed else 'does not pass'} the alternative-annotator test: it "
-            f"beats {number(test.winning_rate, 0, scale=100)}% of the raters, and half are needed "
-            f"(epsilon {number(test.epsilon)}); its mean advantage is "
-            f"{show_estimate(test.advantage)}."
+            f"To pass the alternative-annotator test, the judge must beat half of the raters (epsilon "
+            f"{number(test.epsilon)}); its mean advantage is {show_estimate(test.advantage)}."
         )
 
 

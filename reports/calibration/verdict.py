@@ -85,7 +85,7 @@ def say_headline(report: CalibrationReport) -> str:
 def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
     """Return four questions, each with its answer."""
     answers = {
-        "Can I use it?": [_say_use(report), _say_agreement(report), _say_ceiling(report)],
+        "Can I use it?": [_say_use(report), _say_agreement(report), say_ceiling(report)],
         "For which models?": [_say_models(report)],
         "Where does it fail?": [
             _say_levels(report),
@@ -160,7 +160,8 @@ def _say_agreement(report: CalibrationReport) -> str:
     )
 
 
-def _say_ceiling(report: CalibrationReport) -> str:
+def say_ceiling(report: CalibrationReport) -> str:
+    """Return how well people agree with each other, and the judge beside them, in one sentence."""
     ceiling = report.ceiling
     if ceiling.not_identifiable is not None:
         why = ceiling.not_identifiable.removeprefix("not identifiable: ")

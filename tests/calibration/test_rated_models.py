@@ -45,7 +45,7 @@ def study() -> RatingColumns:
     rows = [
         (cell.model, level, cell.emotion)
         for cell in read_study()
-        for level, count in enumerate((cell.bad, cell.okay, cell.good), start=1)
+        for level, count in enumerate(cell.counts.values(), start=1)
         for _ in range(count)
     ]
     models, levels, emotions = map(list, zip(*rows, strict=True))

@@ -110,7 +110,7 @@ def test_a_limit_of_cost_needs_prices_and_no_response_at_all_is_a_failure(prompt
         assert unpriced.exit_code == 2 and "needs prices" in unpriced.stderr and not server.calls
         done = run(*words)
     assert done.exit_code == 5
-    assert "none of 3 prompts was answered: empty: no text (3)" in done.stderr
+    assert "no responses: empty: no text (3)" in done.stderr
 
 
 def journal_lines(folder: str) -> int:

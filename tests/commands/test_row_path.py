@@ -68,7 +68,7 @@ def tracing() -> Iterator[Trace]:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("judge", "most"), [("length", 21), ("classifier", 28)])
+@pytest.mark.parametrize(("judge", "most"), [("length", 20), ("classifier", 27)])
 def test_a_row_meets_few_modules(
     judge: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -546,11 +546,7 @@ def test_real_ratings_give_the_published_counts():
     cells = read_study()
     assert len(cells) == 32 * 6
     for cell in cells:
-        assert tuple(ours[cell.emotion, cell.model, label] for label in LABELS) == (
-            cell.bad,
-            cell.okay,
-            cell.good,
-        )
+        assert {label: ours[cell.emotion, cell.model, label] for label in LABELS} == cell.counts
     good = Counter(rating.extra["model"] for rating in imported.ratings if rating.rating == 3)
     assert good == {model: counts["Good"] for model, counts in count_labels_by_model(cells).items()}
 

@@ -165,6 +165,10 @@ def test_other_labels_and_missing_ones_are_no_judgment(open_judge: Open) -> None
     assert judge.judge(EXCHANGE).unscored == "probabilities for Bad, Okay, Great, not our labels"
     _, judge = open_judge(changed(lambda body: overall(body)["probabilities"].pop()))
     assert judge.judge(EXCHANGE).unscored == "probabilities for Bad, Okay, not our labels"
+    _, judge = open_judge(changed(lambda body: body["answers"].pop()))
+    assert judge.judge(EXCHANGE).unscored == "3 answers to 4 questions"
+    _, judge = open_judge(changed(lambda body: body["answers"].reverse()))
+    assert judge.judge(EXCHANGE).unscored == "answers are not in the order of the questions"
     _, judge = open_judge(changed(lambda body: overall(body)["probabilities"].pop("2")), protocol="systemone")
     assert judge.judge(EXCHANGE).unscored == "probabilities for 0, 1, not our labels"
 

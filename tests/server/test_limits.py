@@ -350,6 +350,21 @@ def test_only_json_is_read(client: httpx.Client) -> None:
         assert "application/json" in complaint(refused)
 
 
+def test_odd_texts_are_judged(client: httpx.Client) -> None:
+    texts = [
+        "\ud800 alone",
+        "\x00",
+        "\U0001f3f3\ufe0f\u200d\U0001f308",
+        "\u202etxet",
+        "<script>",
+        "\u00e9" * 50_000,
+    ]
+    rows = [{"prompt": text, "response": text, "situation": text} for text in texts]
+    answer = client.post("/v1/score", content=json.dumps({"exchanges": rows}).encode(), headers=JSON)
+    assert answer.status_code == 200
+    assert all(row["label"] for row in answer.json()["judgments"])
+
+
 PATHS = (
     *(
         "/..%2f..%2fetc/passwd",

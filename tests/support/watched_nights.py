@@ -1,6 +1,7 @@
 """Years of nights, with and without a change, as a watch has them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,12 +49,8 @@ def year(
         apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
     if drop_at is not None:
         apart[drop_at:] -= drop
-    return Watch(
-        baseline_nights=baseline_nights,
-        prompts=(PROMPTS,) * nights,
-        totals=tuple(apart.sum(axis=1).tolist()),
-        squares=tuple((apart**2).sum(axis=1).tolist()),
-    )
+    sums = zip(apart.sum(axis=1).tolist(), (apart**2).sum(axis=1).tolist(), strict=True)
+    return Watch(baseline_nights=baseline_nights, nights=tuple((PROMPTS, *night) for night in sums))
 
 
 def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
@@ -67,7 +64,7 @@ def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: f
 
 def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
     """The first night on which a drop beyond the limit is shown; infinite for never."""
-    for night in range(start, watch.nights + 1):
+    for night in range(start, len(watch.nights) + 1):
         ends = recent_change(until(watch, night)).interval
         if ends is not None and ends.high < -limit:
             return night
@@ -75,9 +72,4 @@ def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
 
 
 def until(watch: Watch, night: int) -> Watch:
-    return Watch(
-        baseline_nights=watch.baseline_nights,
-        prompts=watch.prompts[:night],
-        totals=watch.totals[:night],
-        squares=watch.squares[:night],
-    )
+    return replace(watch, nights=watch.nights[:night])

@@ -116,15 +116,14 @@ def test_the_guess_by_hand() -> None:
     assert found.chosen_models.guess_error_among.value == pytest.approx(0.3)
     assert found.chosen_models.mean_share_error.value == pytest.approx((0 + 0.3) / 2)
     assert [level.model for level in found.models] == ["c", "b", "a"], "the largest human share first"
-    assert found.models[0].crowd == pytest.approx({"Bad": 0.2, "Okay": 0.0, "Good": 0.8})
-    assert found.models[0].judge == pytest.approx({"Bad": 0.5, "Okay": 0.0, "Good": 0.5})
-    assert found.models[0].share_error.value == pytest.approx(-0.3)
+    best = found.models[0]
+    assert (best.people, best.judge, best.error.value) == pytest.approx((0.8, 0.5, -0.3))
 
 
 def test_nothing_varies_within_one_batch() -> None:
     found = evaluated(rows(("m", "b", "s", 3, [0.1, 0.2, 0.7]), ("m", "b", "s", 1, [0.2, 0.2, 0.6])))
     assert found.per_response["auc_good"] == Estimate(1.0, None)
-    assert found.models[0].share_error.interval is None
+    assert found.models[0].error.interval is None
     assert found.all_models.mean_share_error.interval is None
     assert math.isnan(found.all_models.guess_error.value), "one model has no others"
 
