@@ -1,12 +1,13 @@
 """`calibration.json`: the fitted calibration of one judge, the ratings behind it, and its expiry date."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
+from calibration.estimate import Estimate
 from calibration.pairing import OF_THESE_RATERS, SpeaksFor
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
@@ -50,13 +51,22 @@ def identify(judge: CalibratableJudge) -> JudgeIdentity:
     return JudgeIdentity(name=judge.name, version=judge.version, rubric=judge.rubric.digest)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedReplies:
+    """The replies of a rated model, as a digest of all of them, and its corrected shares."""
+
+    replies: str
+    shares: Mapping[str, Estimate]
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots, for the cached digest
 class Calibration:
     """A fitted calibration of one `judge`, `version` and `rubric` (a digest).
 
     `ratings` is the digest of the rating set and `count` its size. `calibrated_models` has the rated models
     of each label, or of the mean, through which shares are corrected. `covers` describes the rated replies
-    where that is known; `source` the data where they are not a run and ratings. It expires `days` after
+    where that is known; `source` the data where they are not a run and ratings. `rated` has the corrected
+    shares of the rated models themselves, for when the same replies are scored again. It expires `days` after
     `created`.
     """
 
@@ -74,6 +84,7 @@ class Calibration:
     covers: RatedRange | None = None
     speaks_for: SpeaksFor = "people"  # fewer than four raters speak for themselves only
     source: str = ""
+    rated: Mapping[str, RatedReplies] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -84,6 +95,11 @@ class Calibration:
     def expires(self) -> date:
         """The first day on which it no longer holds."""
         return self.created + timedelta(days=self.days)
+
+    def rated_shares(self, model: str, replies: str) -> Mapping[str, Estimate] | None:
+        """Return the shares of a rated model; None where these are other replies than were rated."""
+        rated = self.rated.get(model)
+        return rated.shares if rated is not None and rated.replies == replies else None
 
     @property
     def models(self) -> tuple[str, ...]:

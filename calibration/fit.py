@@ -5,7 +5,7 @@ numbers. `CalibrationReport` is the result; its `as_dict` is the content of repo
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
@@ -23,7 +23,7 @@ from calibration.agreement.metrics import (
     log_losses,
     reliability_curve,
 )
-from calibration.artifact import Calibration, JudgeIdentity
+from calibration.artifact import Calibration, JudgeIdentity, RatedReplies
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
     Disagreements,
@@ -44,6 +44,7 @@ from calibration.shares.model_table import (
     rated_models,
 )
 from calibration.shares.planning import RatingsPlan
+from calibration.shares.tally import replies_by_model
 from data.crisis import find_flags
 from data.judgments import Judged, with_exchanges
 from data.rated_range import RatedRange, rated_range_of
@@ -248,6 +249,7 @@ def calibrate_judged(
         created=today or date.today(),
         days=options.days,
         covers=rated_range_of(item.shape for item in judged.judgments if item.id in rated and item.shape),
+        judgments=judged.judgments,
     )
     agreements = [_agree(item, options) for item in pairs]
     people = ceiling(
@@ -425,8 +427,10 @@ def make_calibration(
     days: int,
     source: str = "",
     covers: RatedRange | None = None,
+    judgments: Iterable[Judgment] = (),
 ) -> Calibration:
-    """Bind the calibrated models to the judge and to the ratings."""
+    """Bind the calibrated models to the judge and to the ratings; `judgments` are of the rated replies."""
+    replies = replies_by_model(judgments) if paired.speaks_for == "people" else {}
     # Who rated what and how, in whatever order.
     columns = (paired.id.tolist(), paired.rater.tolist(), paired.rating.tolist())
     rows = sorted(json.dumps(row) for row in zip(*columns, strict=True))
@@ -443,4 +447,9 @@ def make_calibration(
         source=source,
         covers=covers,
         speaks_for=paired.speaks_for,
+        rated={
+            row.model: RatedReplies(replies=replies[row.model], shares=row.corrected)
+            for row in model_fit.rows
+            if row.model in replies and row.ratings and row.corrected
+        },
     )

@@ -19,7 +19,7 @@ from calibration.artifact import CalibrationChoice, find_calibration
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, estimate_of
 from calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from calibration.shares.correction import RefusedShares, correct_shares
-from calibration.shares.tally import Tally, model_shares
+from calibration.shares.tally import Tally, model_shares, replies_digest
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
@@ -64,7 +64,8 @@ class ScoredModel:
     """A model's figures in a run: the judge's own shares, and what a calibration makes of them.
 
     `unscored` counts replies by reason. `corrected` is None where no calibration was applied. `fit` is how
-    far its replies respond to their prompts, None where that was not measured.
+    far its replies respond to their prompts, None where that was not measured. `is_rated` where people rated
+    these very replies for the calibration.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ScoredModel:
     shares: Mapping[str, Estimate]
     corrected: Mapping[str, Estimate] | RefusedShares | None
     fit: PromptFit | None = None
+    is_rated: bool = False
 
     @property
     def is_unresponsive(self) -> bool:
@@ -109,6 +111,7 @@ class ScoredModel:
             "reasons": dict(sorted(self.unscored.items())),
             "shares": _plain_shares(self.shares),
             **corrected,
+            "rated": self.is_rated,
             "fit": self.fit and self.fit.as_dict(),
         }
 
@@ -123,6 +126,7 @@ class ScoredModel:
             shares=_read_shares(row["shares"]),
             corrected=RefusedShares(refused) if refused else _read_shares(corrected) if corrected else None,
             fit=PromptFit.from_dict(row["fit"]) if row["fit"] else None,
+            is_rated=row["rated"],
         )
 
 
@@ -481,6 +485,9 @@ def summarize(
     scored = []
     for item in models:
         fit, level = fits.get(item.model), corrected.get(item.model)
+        replies = replies_digest(tally.replies.get(item.model, 0))
+        correction = calibrated.calibration
+        rated_shares = correction.rated_shares(item.model, replies) if correction else None
         if fit is not None and fit.state == UNRESPONSIVE:
             level = RefusedShares(fit_messages(fit)[0])
         scored.append(
@@ -491,6 +498,7 @@ def summarize(
                 shares=item.shares,
                 corrected=level,
                 fit=fit,
+                is_rated=rated_shares is not None and level is rated_shares,
             )
         )
     summary = RunSummary(

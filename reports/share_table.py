@@ -160,12 +160,15 @@ def _how_sure(summary: RunSummary) -> list[str]:
             return [OWN_LEVELS]
         return [f"% of {noun} by the judge alone; the intervals do not include the judge's errors."]
     lines = [f"Estimated human ratings, % of {noun}."]
-    widths = [_half_width(share) for share in shares.values() if not _is_open(share)]
-    if widths:
-        whose = "this model" if len(models) == 1 else "these models"
+    rated = [model.name for model in models if model.is_rated]
+    unrated = {name: share for name, share in shares.items() if name not in rated}
+    if rated:
+        lines.append(f"{listed(rated)}: corrected by the human ratings of these {noun} in the calibration.")
+    if widths := [_half_width(share) for share in unrated.values() if not _is_open(share)]:
+        whose = listed(list(unrated)) if rated else "this model" if len(models) == 1 else "these models"
         width = number(median(widths), 0, scale=100)
         lines[0] += f" No human ratings exist for {whose}, so the margin is about ±{width} points."
-    if beyond := [name for name, share in shares.items() if _is_open(share)]:
+    if beyond := [name for name, share in unrated.items() if _is_open(share)]:
         lines.append(f"{listed(beyond)}: outside the range of the rated models, so only one end is known.")
     return lines
 

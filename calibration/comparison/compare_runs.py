@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from calibration.agreement.choices import ChosenModels, compare_chosen
-from calibration.artifact import CalibrationChoice
+from calibration.artifact import Calibration, CalibrationChoice
 from calibration.comparison.differences import Difference, differences
 from calibration.comparison.judged_models import (
     UNRESPONSIVE,
@@ -33,6 +33,7 @@ from calibration.comparison.published_models import (
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
 from calibration.comparison.verdicts import REVERSED, Verdict
 from calibration.pairing import LEAST_RATERS
+from calibration.shares.tally import replies_digest
 from data.crisis import find_flags
 from data.errors import UserError
 from data.judgments import Judged, tell_ids_apart
@@ -198,6 +199,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         margin=request.margin, design_effect=USUAL_DESIGN_EFFECT, are_variants=request.are_variants
     )
     if corrector.calibration is not None:
+        models = {name: _with_known(model, corrector.calibration) for name, model in models.items()}
         settings = replace(
             settings,
             calibrated=tuple(corrector.calibration.calibrated_models.values()),
@@ -237,6 +239,14 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         few_raters=_few_raters(models.values()),
         notes=sheet.notes,
     )
+
+
+def _with_known(model: JudgedModel, calibration: Calibration) -> JudgedModel:
+    """Return the model with its shares from the calibration, where that rated these very replies."""
+    if model.ppi is not None:
+        return model
+    replies = replies_digest(sum(int(content, 16) for content in model.contents))
+    return replace(model, known=calibration.rated_shares(model.known_as, replies))
 
 
 def _few_raters(models: Iterable[JudgedModel]) -> str | None:

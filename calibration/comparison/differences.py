@@ -55,6 +55,8 @@ from calibration.shares.correction import target_of
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import (
+    CalibratedModels,
+    TargetModel,
     is_in_conflict,
     refusal,
     side_beyond,
@@ -98,6 +100,8 @@ def estimate_difference(
     gap = rated_difference(one.ppi, other.ppi) if one.ppi is not None and other.ppi is not None else None
     if gap is not None and not np.isfinite(gap.variance).all():  # the ratings do not say how exact they are
         gap = None
+    if one.known is not None and other.known is not None:
+        return DifferenceEstimate(how="ratings", shares=_gap(one.known, other.known))
     by_line = DifferenceEstimate()
     if settings.calibrated is not None:
         by_line = _by_line(one, other, gap, alone, settings)
@@ -141,7 +145,7 @@ def _by_line(
     shares, probability, is_rated = {}, math.nan, False
     for column, label in enumerate(LABELS):
         line = (settings.calibrated or NO_LINES)[column].without(one.known_as, other.known_as)
-        targets = [target_of(item.rated, item.ppi, column, line) for item in (one, other)]
+        targets = [_target(item, column, line) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [target.without_ratings for target in targets]
         for item, target in zip((one, other), targets, strict=True):
@@ -177,6 +181,16 @@ def _by_line(
         probability=probability,
         correlation=correlation,
     )
+
+
+def _target(item: JudgedModel, column: int, line: CalibratedModels) -> TargetModel:
+    """Return a model for the line, with its ratings here or in the calibration."""
+    target = target_of(item.rated, item.ppi, column, line)
+    share = item.known[LABELS[column]] if item.known is not None else UNDEFINED
+    if share.interval is None:
+        return target
+    error = (share.interval.high - share.interval.low) / 2 / NORMAL
+    return replace(target, crowd=share.value, noise=error**2)
 
 
 def _with_sign(estimate: Estimate, probability: float) -> Estimate:
@@ -372,19 +386,23 @@ def _from_study(
         shares, probability = {}, math.nan
         for column, label in enumerate(LABELS):
             line = (settings.calibrated or NO_LINES)[column].without(one.known_as)
-            target = target_of(one.rated, one.ppi, column, line)
+            target = _target(one, column, line)
             is_open = not target.is_rated and side_beyond(line, target) is not None
             shares[label], probability = transport_difference(
                 line, target, other.shares[label], is_open=is_open
             )
         return DifferenceEstimate(how=level.how, shares=shares, probability=probability)
-    if level.how != "ratings" or one.ppi is None:
+    if level.how != "ratings":
         return DifferenceEstimate(reason=level.reason or NOT_PEOPLE)
     return DifferenceEstimate(
         how="ratings",
-        shares={label: independent_difference(level.shares[label], other.shares[label]) for label in LABELS},
-        freedom=float(one.ppi.freedom[-1]),
+        shares=_gap(level.shares, other.shares),
+        freedom=float(one.ppi.freedom[-1]) if one.ppi is not None else math.inf,
     )
+
+
+def _gap(one: Mapping[str, Estimate], other: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    return {label: independent_difference(one[label], other[label]) for label in LABELS}
 
 
 def _extremes(item: Difference, levels: Mapping[str, ComparedLevel]) -> tuple[float, float] | None:

@@ -51,7 +51,8 @@ class JudgedModel:
 
     `name` is unique in the comparison; `model` is the name in calibrations, if that differs.
     `contents` are the digests of its scored responses, where their texts may be wanted. `fit` says how far
-    its replies respond to their prompts, where that is known.
+    its replies respond to their prompts, where that is known. `known` are its shares where people rated these
+    very replies for the calibration, and no other ratings are given.
     """
 
     name: str
@@ -60,6 +61,7 @@ class JudgedModel:
     model: str = ""
     contents: tuple[str, ...] = ()
     fit: PromptFit | None = None
+    known: Mapping[str, Estimate] | None = None
 
     @property
     def known_as(self) -> str:
@@ -138,6 +140,8 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     corrected = correct({model.known_as: rated}, calibrated=settings.calibrated or NO_LINES)[0]
     how: How = "judge" if corrected.how == "refused" else corrected.how
     shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
+    if model.known is not None:
+        how, shares, reason = "ratings", model.known, None
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "nothing was scored")

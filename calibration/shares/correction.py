@@ -18,7 +18,7 @@ from calibration.bootstrap import ratio
 from calibration.cluster import NORMAL, UNIT, cluster_sums, shared_covariance, sum_variance, t_quantile
 from calibration.estimate import UNDEFINED, Estimate, Floats, Interval, estimate_of
 from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
-from calibration.shares.tally import Tally
+from calibration.shares.tally import Tally, replies_digest
 from calibration.shares.transport import (
     DISAGREE,
     CalibratedModels,
@@ -283,10 +283,16 @@ class RefusedShares:
 def correct_shares(
     tally: Tally, calibration: Calibration
 ) -> dict[str, Mapping[str, Estimate] | RefusedShares]:
-    """Return every model's shares by the calibrated line, or why they are refused."""
+    """Return every model's shares by the calibrated line, or why they are refused.
+
+    Replies that people rated for the calibration keep the shares that their ratings gave them.
+    """
     lines = [calibration.calibrated_models[label] for label in LABELS]
     corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}
     for model, clusters in tally.sums.items():
+        if shares := calibration.rated_shares(model, replies_digest(tally.replies.get(model, 0))):
+            corrected[model] = shares
+            continue
         means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
         # What was rated under this name then need not be what is judged now.
         others = [line.without(model) for line in lines]

@@ -6,7 +6,7 @@ would make that 100 %. For a judge that is always certain the two are the same.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log, sqrt
 
@@ -45,6 +45,7 @@ class Tally:
     """
 
     sums: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    replies: dict[str, int] = field(default_factory=dict)  # by model, for `replies_digest`
     unscored: dict[str, Counter[str]] = field(default_factory=dict)
     clusters: set[int] = field(default_factory=set)
     in_blocks: bool = False
@@ -61,6 +62,7 @@ class Tally:
             # What follows a colon is particular to one response; reasons are counted by kind.
             self.unscored[judgment.model][(judgment.unscored or "no reason given").partition(":")[0]] += 1
             return
+        self.replies[judgment.model] = self.replies.get(judgment.model, 0) + int(judgment.content, 16)
         cluster = int(judgment.prompt_digest, 16)
         if self.in_blocks:
             cluster %= BLOCKS
@@ -76,6 +78,19 @@ class Tally:
             self.sums[model] = {}
             for cluster, values in clusters.items():
                 _add_to(self.sums[model], cluster % BLOCKS, values)
+
+
+def replies_digest(total: int) -> str:
+    """Return the digest of a model's replies from the sum of their content digests, in whatever order."""
+    return f"{total % 2**64:016x}"
+
+
+def replies_by_model(judgments: Iterable[Judgment]) -> dict[str, str]:
+    """Return the digest of every model's scored replies, as a tally of them has it."""
+    tally = Tally()
+    for judgment in judgments:
+        tally.add(judgment)
+    return {model: replies_digest(total) for model, total in tally.replies.items()}
 
 
 def model_shares(

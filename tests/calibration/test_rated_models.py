@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from repository import SHARED
 from scipy import stats
 
-from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER, published
+from calibration.comparison.published_models import DESIGN_EFFECTS, published
 from calibration.comparison.rated_models import (
     RatedComparison,
     RatedGroup,
@@ -26,6 +26,7 @@ from data.records import to_plain
 from data.studies.label_counts import read_study
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
+PAPER = ("human", "gpt-4", "llama-2-70b-chat", "gemini-1.0-pro", "mixtral-8x7b-instruct")
 LLAMA, GEMINI, MIXTRAL = PAPER[2:]
 
 
