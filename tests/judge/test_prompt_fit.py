@@ -18,7 +18,7 @@ from calibration.prompt_fit import (
     measure_fit,
 )
 from data.records import CONVERSATION, Exchange, Turn
-from judge.fit_by_model import MAX_REPLIES, FitCollector, fit_by_model
+from judge.embeddings import MAX_REPLIES, FitCollector, fit_by_model
 
 GENERIC = "I'm so sorry to hear that. You are not alone, and I am here for you."
 

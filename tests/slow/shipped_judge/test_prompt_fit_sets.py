@@ -23,8 +23,11 @@ from calibration.prompt_fit import UNCHECKED, UNRESPONSIVE, PromptFit, measure_f
 from data.importers import import_source  # noqa: E402
 from data.readers.conversations import split_conversation  # noqa: E402
 from data.records import Exchange, Turn  # noqa: E402
-from judge.embeddings import shared_embedder  # noqa: E402
-from judge.fit_by_model import MAX_REPLIES, prompt_text  # noqa: E402
+from judge.embeddings import (  # noqa: E402
+    MAX_REPLIES,
+    prompt_text,
+    shared_embedder,
+)
 
 FIGURES = ROOT / "docs" / "figures" / "prompt_fit.json"
 PROMPTS = (10, 20, 40)
