@@ -35,7 +35,8 @@ class FitCollector:
         position = bisect_left(rows, (digest,))
         if position == MAX_REPLIES or (position < len(rows) and rows[position][0] == digest):
             return
-        rows.insert(position, (digest, prompt_text(exchange), exchange.response[:MAX_CHARACTERS]))
+        reply = normalize(exchange.response[:MAX_CHARACTERS])
+        rows.insert(position, (digest, prompt_text(exchange), reply))
         del rows[MAX_REPLIES:]
 
     def result(self) -> dict[str, PromptFit | None]:
@@ -63,7 +64,7 @@ def prompt_text(exchange: Exchange) -> str:
 def _fit(rows: list[tuple[str, str, str]], embeddings: Mapping[str, np.ndarray]) -> PromptFit | None:
     replies = [reply for _, _, reply in rows]
     prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompt for _, prompt, _ in rows))}
-    foreign = sum((why_unreadable(normalize(reply)) or "").startswith(FOREIGN) for reply in replies)
+    foreign = sum((why_unreadable(reply) or "").startswith(FOREIGN) for reply in replies)
     return measure_fit(
         np.array([embeddings[reply] for reply in replies]),
         np.array([embeddings[prompt] for prompt in prompts]),
