@@ -11,6 +11,7 @@ import numpy as np
 
 from calibration.prompt_fit import PromptFit, measure_fit
 from data.records import REPLY, Exchange
+from data.text import clean
 from judge.base import WEIGHTS
 from judge.engine import count_cores
 from judge.input_checks import FOREIGN, why_unreadable
@@ -74,6 +75,9 @@ def shared_embedder() -> SentenceEmbedder:
     return SentenceEmbedder()
 
 
+Row = tuple[str, str, str, str]  # digest of the reply, conversation, prompt and reply
+
+
 class FitCollector:
     """Replies by model, as many as fit is measured on: those with the smallest content digests.
 
@@ -83,7 +87,7 @@ class FitCollector:
 
     def __init__(self, unit: str = REPLY) -> None:
         self.unit = unit
-        self.rows: dict[str, list[tuple[str, str, str]]] = {}  # digest, prompt and reply, sorted
+        self.rows: dict[str, list[Row]] = {}  # sorted by digest
 
     def add(self, exchange: Exchange) -> None:
         """Add a row; memory is bounded for each model."""
@@ -93,13 +97,14 @@ class FitCollector:
         position = bisect_left(rows, (digest,))
         if position == MAX_REPLIES or (position < len(rows) and rows[position][0] == digest):
             return
-        rows.insert(position, (digest, prompt_text(exchange), exchange.response[:MAX_CHARACTERS]))
+        reply = clean(exchange.response[:MAX_CHARACTERS])
+        rows.insert(position, (digest, group_of(exchange), prompt_text(exchange), reply))
         del rows[MAX_REPLIES:]
 
     def result(self) -> dict[str, PromptFit | None]:
         """Return the fit of every model; None where it answered fewer than ten different prompts."""
         # Together, as models mostly answer the same prompts.
-        texts = {text: None for rows in self.rows.values() for _, *pair in rows for text in pair}
+        texts = {text: None for rows in self.rows.values() for _, _, *pair in rows for text in pair}
         embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
         return {model: _fit(rows, embeddings) for model, rows in self.rows.items()}
 
@@ -118,14 +123,21 @@ def prompt_text(exchange: Exchange) -> str:
     return "\n".join(turns)[:MAX_CHARACTERS]
 
 
-def _fit(rows: list[tuple[str, str, str]], embeddings: Mapping[str, np.ndarray]) -> PromptFit | None:
-    replies = [reply for _, _, reply in rows]
-    prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompt for _, prompt, _ in rows))}
+def group_of(exchange: Exchange) -> str:
+    """Return what names the conversation: prompts of one have a topic in common and are not compared."""
+    return exchange.dialogue[0].text if exchange.dialogue else exchange.prompt
+
+
+def _fit(rows: list[Row], embeddings: Mapping[str, np.ndarray]) -> PromptFit | None:
+    replies = [reply for *_, reply in rows]
+    groups = {prompt: group for _, group, prompt, _ in rows}
+    number = {prompt: index for index, prompt in enumerate(groups)}
     foreign = sum((why_unreadable(reply) or "").startswith(FOREIGN) for reply in replies)
     return measure_fit(
         np.array([embeddings[reply] for reply in replies]),
-        np.array([embeddings[prompt] for prompt in prompts]),
-        np.array([prompts[prompt] for _, prompt, _ in rows]),
+        np.array([embeddings[prompt] for prompt in groups]),
+        np.array([number[prompt] for _, _, prompt, _ in rows]),
         replies,
+        groups=np.unique(list(groups.values()), return_inverse=True)[1],
         is_english=2 * foreign <= len(replies),
     )

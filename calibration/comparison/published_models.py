@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-import data
 from calibration.cluster import UNIT, t_intervals
 from calibration.estimate import Estimate, Floats, estimate_of
 from data.errors import UserError
 from data.records import LABELS
 
-STUDY_COUNTS: Final = Path(data.__file__).parent / "studies" / "empathy-study-counts.csv"
+STUDY_COUNTS: Final = Path(__file__).parents[2] / "data" / "studies" / "empathy-study-counts.csv"
 PREFIX: Final = "study:"
 RATERS: Final = 200  # of each model, ten ratings each
 # By label, from ICC(1) within raters; the counts alone do not tell, so a test holds these to the ratings.

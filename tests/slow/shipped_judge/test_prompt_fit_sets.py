@@ -25,6 +25,7 @@ from data.readers.conversations import split_conversation  # noqa: E402
 from data.records import Exchange, Turn  # noqa: E402
 from judge.embeddings import (  # noqa: E402
     MAX_REPLIES,
+    group_of,
     prompt_text,
     shared_embedder,
 )
@@ -91,17 +92,21 @@ class EmbeddedReplies:
         rows = list(replies)
         by_prompt = {prompt_text(rows[index]): rows[index] for index in rng.permutation(len(rows))}
         sample = list(by_prompt.items())[:MAX_REPLIES]
+        groups = [group_of(row) for _, row in sample]
+        self.groups = np.unique(groups, return_inverse=True)[1]
         self.texts = np.array([row.response for _, row in sample], dtype=object)
         self.prompts = shared_embedder().embed([prompt for prompt, _ in sample])
         self.replies = shared_embedder().embed(list(self.texts))
         self.is_short = np.array([len(text.split()) <= SHORT for text in self.texts], dtype=bool)
 
-    def fit(self, chosen: np.ndarray, answers: np.ndarray) -> PromptFit:
-        fit = measure_fit(
-            self.replies[answers], self.prompts[chosen], np.arange(len(chosen)), list(self.texts[answers])
+    def fit(self, chosen: np.ndarray, answers: np.ndarray) -> PromptFit | None:
+        return measure_fit(
+            self.replies[answers],
+            self.prompts[chosen],
+            np.arange(len(chosen)),
+            list(self.texts[answers]),
+            groups=self.groups[chosen],
         )
-        assert fit is not None
-        return fit
 
     def states(self, among: np.ndarray, prompts: int, rng: np.random.Generator) -> list[tuple[str, str]]:
         """Return the states of random subsets, genuine and shuffled."""
@@ -109,8 +114,15 @@ class EmbeddedReplies:
         for _ in range(SUBSETS):
             chosen = rng.choice(among, prompts, replace=False)
             # The order is random, so that a step of one is a random permutation without fixed points.
-            states.append((self.fit(chosen, chosen).state, self.fit(chosen, np.roll(chosen, 1)).state))
+            states.append(
+                (state_of(self.fit(chosen, chosen)), state_of(self.fit(chosen, np.roll(chosen, 1))))
+            )
         return states
+
+
+def state_of(fit: PromptFit | None) -> str:
+    """Return the state of a file; with fewer than ten conversations it is not measured."""
+    return UNCHECKED if fit is None else fit.state
 
 
 def measure_set(name: str) -> list[Row]:
@@ -120,7 +132,7 @@ def measure_set(name: str) -> list[Row]:
     rows: list[Row] = []
     for kind in ("all", "short"):
         for prompts in PROMPTS:
-            fits: list[PromptFit] = []
+            fits: list[PromptFit | None] = []
             states = []  # of systems, subsets, and genuine or shuffled replies
             for system in systems:
                 among = np.flatnonzero(system.is_short | (kind == "all"))
@@ -140,9 +152,13 @@ def measure_set(name: str) -> list[Row]:
                         "flagged_genuine_worst_system": round(float(by_system[:, 0].max()), 2),
                         "unchecked_genuine": round(float(unchecked), 2),
                         "caught_shuffled": round(float(by_system[:, 1].mean()), 2),
-                        "systems_flagged_by_all_replies": sum(fit.state == UNRESPONSIVE for fit in fits),
-                        "fit": [round(value, 3) for value in sorted(fit.estimate.value for fit in fits)],
-                        "repeated": [round(value, 3) for value in sorted(fit.repeated for fit in fits)],
+                        "systems_flagged_by_all_replies": sum(state_of(fit) == UNRESPONSIVE for fit in fits),
+                        "fit": [
+                            round(value, 3) for value in sorted(fit.estimate.value for fit in fits if fit)
+                        ],
+                        "repeated": [
+                            round(value, 3) for value in sorted(fit.repeated for fit in fits if fit)
+                        ],
                     }
                 )
     return rows
