@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from locks import read_lock
 from repository import ROOT, SAMPLES
+from topics import on_topic
 
 import cli
 
@@ -47,14 +48,10 @@ def commands(group: click.Group = cli.main, path: tuple[str, ...] = ()) -> Itera
 
 def write_replies(path: str, count: int, models: int = 1) -> Path:
     rows = [
-        {
-            "id": f"{n}-{m}",
-            "model": f"m{m}",
-            "prompt": f"I lost my key, the {n}th.",
-            "response": "Oh no. " * (m + 1),
-        }
+        {"id": f"{n}-{m}", "model": f"m{m}", "prompt": prompt, "response": opening + " Oh no." * m}
         for n in range(count)
         for m in range(models)
+        for prompt, opening in [on_topic(n)]
     ]
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Path(path)
