@@ -85,7 +85,7 @@ def _rated_systems(name: str, judge: str, rows: Sequence[SystemMean]) -> RatedSy
 
 
 def signs(systems: RatedSystems, by: CalibratedModels) -> Iterable[tuple[float, bool]]:
-    """Return every pair's probability of the likelier sign by another set's calibration, and if it is right."""
+    """Return every pair's probability of the likelier sign by another set's calibration, and if it holds."""
     for first, second in systems.pairs:
         one, other = systems.targets[first], systems.targets[second]
         steepness = [by.steepness(by.logit(target.judge)) for target in (one, other)]
