@@ -117,9 +117,15 @@ def _sets(world: str) -> list[RatedSystems]:
 
 
 def _calibration_of_another_set(item: RatedSystems) -> CalibratedModels:
-    """Return the study's calibration, as in the product; for the study itself that of DSTC9."""
-    wanted = ("dstc9", SMALL) if item.set == "study" else ("study", SMALL if item.judge == SMALL else DEFAULT)
-    return next(each.calibrated for each in rated_systems() if (each.set, each.judge) == wanted)
+    """Return the study's calibration, as in the product; for the study itself that of DSTC9.
+
+    A recorded judge is calibrated on the next attribute: its scores compare with no other judge's.
+    """
+    if item.judge in (DEFAULT, SMALL):
+        wanted = "dstc9" if item.set == "study" else "study"
+        return next(each for each in rated_systems() if each.set == wanted and each.judge == SMALL).calibrated
+    mine = [each for each in rated_systems() if each.judge == item.judge]
+    return mine[(mine.index(item) + 1) % len(mine)].calibrated
 
 
 def all_figures() -> list[Figure]:

@@ -93,7 +93,7 @@ class Draw:
     def of(cls, world: AnswerWorld, rng: np.random.Generator) -> "Draw":
         size = world.deviation * math.exp(world.by_set * rng.standard_normal())
         draw = cls(world=world, rng=rng, size=size, calibrated=layout())
-        crowd = layout().value(draw.human(layout().logit(layout().judge)))
+        crowd = layout().inverse(draw.human(layout().link(layout().judge)))
         crowd = np.clip(crowd + np.sqrt(layout().noise) * rng.standard_normal(len(crowd)), EDGE, 1 - EDGE)
         return replace(draw, calibrated=replace(layout(), crowd=tuple(crowd.tolist())))
 
@@ -114,14 +114,14 @@ class Draw:
 
     def judged(self, logit: float) -> TargetModel:
         """Return a model as judged on some prompts."""
-        mean = float(layout().value(logit)) + prompt_error() * self.rng.standard_normal()
+        mean = float(layout().inverse(logit)) + prompt_error() * self.rng.standard_normal()
         return self.calibrated.judged(float(np.clip(mean, EDGE, 1 - EDGE)), prompt_error() ** 2, PROMPTS)
 
 
 @cache
 def middle() -> tuple[float, float]:
     """Return the means of the human logits and of the judge's over the layout."""
-    return tuple(float(layout().logit(each).mean()) for each in (layout().crowd, layout().judge))  # type: ignore[return-value]
+    return tuple(float(layout().link(each).mean()) for each in (layout().crowd, layout().judge))  # type: ignore[return-value]
 
 
 @cache
@@ -160,7 +160,7 @@ def measure(name: str, draws: int = DRAWS) -> Measured:
 
 def _covered(draw: Draw, widths: list[tuple[float, float]] | None) -> list[tuple[str, str]]:
     """Return the targets and curves whose level is in its interval; add the widths of those inside."""
-    logits = layout().logit(layout().judge)
+    logits = layout().link(layout().judge)
     ends = float(logits.min()), float(logits.max())
     places = {INSIDE: draw.rng.uniform(*ends)} | {name: ends[by > 0] + by for name, by in BEYOND.items()}
     covered = []
@@ -171,7 +171,7 @@ def _covered(draw: Draw, widths: list[tuple[float, float]] | None) -> list[tuple
         inside = float(np.clip(place, *ends))
         (human,) = draw.human(np.array([inside]))
         for curve, factor in CURVES.items():
-            level = float(layout().value(human + factor * draw.world.slope * (place - inside)))
+            level = float(layout().inverse(human + factor * draw.world.slope * (place - inside)))
             covered += [(target, curve)] if interval.low <= level <= interval.high else []
         if target == INSIDE and widths is not None:
             widths.append((interval.high - interval.low, _width_with_known_size(draw, model)))
@@ -189,10 +189,10 @@ def _width_with_known_size(draw: Draw, model: TargetModel) -> float:
 
 def _verdict(draw: Draw, gap: float) -> tuple[str, bool]:
     """Return the verdict on two models whose human levels differ by the gap, and whether it is right."""
-    level = float(layout().value(middle()[0]))
-    human = layout().logit(np.array([level + gap / 2, level - gap / 2]))
+    level = float(layout().inverse(middle()[0]))
+    human = layout().link(np.array([level + gap / 2, level - gap / 2]))
     one, other = (draw.judged(float(logit)) for logit in draw.judge(human))
-    steepness = layout().steepness(layout().logit([one.judge, other.judge]))
+    steepness = layout().steepness(layout().link([one.judge, other.judge]))
     error = prompt_error() * float(np.sqrt((1 / steepness**2).sum()))
     probability = sign_probability(draw.calibrated, one, other, error)
     return verdict_of(probability), (probability > 0.5) == (gap > 0)

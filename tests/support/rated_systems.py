@@ -1,8 +1,7 @@
 """Rated sets with several systems, as calibrations and as models to estimate; see `training.system_means`.
 
-A score that is no probability is measured in standard deviations within a system, where the prior of the
-deviations is 0.45 instead of 0.19. The product has no such scale: here the judge's and the human logits are
-shrunk by 0.19 / 0.45, which is the same.
+A score that is no probability is measured in standard deviations within a system, as the product does where
+its bounds are not 0 and 1.
 """
 
 import math
@@ -10,14 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Final
 from unittest.mock import patch
 
 import numpy as np
 
 from calibration.shares import transport as transport_module
 from calibration.shares.transport import (
-    DEVIATION,
     CalibratedModels,
     TargetModel,
     side_beyond,
@@ -26,9 +23,6 @@ from calibration.shares.transport import (
     transport_difference,
 )
 from training.system_means import SystemMean, read_system_means
-
-SCORE_DEVIATION: Final = 0.45  # of a judge whose score is no probability
-SHRINKAGE: Final = DEVIATION / SCORE_DEVIATION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +53,9 @@ def _rated_systems(name: str, judge: str, rows: Sequence[SystemMean]) -> RatedSy
         np.array([getattr(row, field) for row in rows])
         for field in ("judge_mean", "judge_sd", "human_mean", "human_error")
     )
-    judge_errors = spreads / np.sqrt([row.n for row in rows])
-    if not rows[0].is_probability:
-        within = math.sqrt(float((spreads**2).mean()))
-        scale = CalibratedModels(models=(), judge=(), crowd=(), noise=())
-        places = SHRINKAGE * (means - means.mean()) / within
-        judge_errors = SHRINKAGE * judge_errors / within * scale.steepness(places)
-        logits = scale.logit(human)
-        errors = SHRINKAGE * errors / scale.steepness(logits) * scale.steepness(SHRINKAGE * logits)
-        means, human = scale.value(places), scale.value(SHRINKAGE * logits)
+    unit = 1.0 if rows[0].is_probability else math.sqrt(float((spreads**2).mean()))
+    means, human, errors = means / unit, human / unit, errors / unit
+    judge_errors = spreads / np.sqrt([row.n for row in rows]) / unit
     return RatedSystems(
         set=name,
         judge=judge,
@@ -76,6 +64,8 @@ def _rated_systems(name: str, judge: str, rows: Sequence[SystemMean]) -> RatedSy
             judge=tuple(means.tolist()),
             crowd=tuple(human.tolist()),
             noise=tuple((errors**2).tolist()),
+            bounds=(0.0, 1 / unit),
+            prompt_variance=float((spreads**2).mean()) / unit**2,
         ),
         targets=tuple(
             TargetModel(judge=mean, judge_noise=error**2)
@@ -88,7 +78,7 @@ def signs(systems: RatedSystems, by: CalibratedModels) -> Iterable[tuple[float, 
     """Return every pair's probability of the likelier sign by another set's calibration, and if it holds."""
     for first, second in systems.pairs:
         one, other = systems.targets[first], systems.targets[second]
-        steepness = [by.steepness(by.logit(target.judge)) for target in (one, other)]
+        steepness = [by.steepness(by.link(target.judge)) for target in (one, other)]
         error = math.hypot(
             math.sqrt(one.judge_noise) / steepness[0], math.sqrt(other.judge_noise) / steepness[1]
         )
