@@ -36,7 +36,11 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        return self.least <= self.measured <= self.most
+        return self.holds_by(0.0)
+
+    def holds_by(self, slack: float) -> bool:
+        """Return whether the limit is kept with so much to spare."""
+        return self.least + slack <= self.measured <= self.most - slack
 
     def row(self) -> dict[str, Any]:
         """Return the figure as the docs read it."""

@@ -10,6 +10,7 @@ import pytest
 from answer_figures import FILE, REAL_WORLDS, Figure, real_figures, simulated_figures
 from answer_worlds import WORLDS
 
+DRAW_OR_TWO = 0.005  # on another processor some may fall on the other side
 # A model little beyond the rated range may get a two-sided interval, which a steeper curve leaves.
 MARGIN = "the interval is one-sided only beyond a margin of a quarter of the rated range and two errors"
 LARGE = "deviations are larger than the prior, and five models hardly correct it"
@@ -41,12 +42,13 @@ MISSED: dict[str, dict[str, str]] = {
 
 
 def check(figures: list[Figure], world: str) -> None:
-    assert {figure.check for figure in figures if not figure.holds} == set(MISSED.get(world, ()))
+    known = set(MISSED.get(world, ()))
+    assert {figure.check for figure in figures if not figure.holds} <= known
+    assert known <= {figure.check for figure in figures if not figure.holds_by(DRAW_OR_TWO)}
     stored = [row for row in json.loads(FILE.read_text(encoding="utf-8")) if row["world"] == world]
     assert [row["check"] for row in stored] == [figure.check for figure in figures]
-    # On another processor a draw or two may fall on the other side.
     assert [row["measured"] for row in stored] == pytest.approx(
-        [figure.measured for figure in figures], abs=0.005
+        [figure.measured for figure in figures], abs=DRAW_OR_TWO
     )
 
 
