@@ -27,7 +27,7 @@ from calibration.estimate import Floats
 from data.importers import import_source
 from data.records import LABELS
 from judge.base import WEIGHTS, load_judge
-from judge.classifier.judge import CARD
+from judge.onnx_model import CARD
 from training.fit_conversations import evenly_spaced
 from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
 from training.trials import JUDGE, MODEL_APART, STUDY
