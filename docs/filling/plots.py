@@ -12,9 +12,9 @@ GOOD: Final = "Good"
 PICTURE_WIDTH, PICTURE_EDGE, PICTURE_HEAD = 720, 24, 44  # pixels; the head holds the title
 # A picture in a README sees neither the page's style sheet nor its colours: it brings a ground of its own.
 PICTURE_STYLE = """
-svg { --ink: #1c2026; --soft: #555c68; --rule: #dfdcd3; --faint: #eeece6; --judge: #1f5f9e; --people: #8a6d1f; --paper: #fbfaf7 }
+svg { --ink: #1c2026; --soft: #555c68; --rule: #dfdcd3; --faint: #eeece6; --judge: #1f5f9e; --paper: #fbfaf7 }
 @media (prefers-color-scheme: dark) {
-svg { --ink: #e9e6df; --soft: #a8adb6; --rule: #454d59; --faint: #2b313a; --judge: #78b7ee; --people: #d9b95b; --paper: #14171c }
+svg { --ink: #e9e6df; --soft: #a8adb6; --rule: #454d59; --faint: #2b313a; --judge: #78b7ee; --paper: #14171c }
 }
 text { font: 15px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--ink); }
 .tick { fill: var(--soft); font-size: 13px; }
