@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -224,8 +225,11 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
             and len(read_plan(ratings.parent).items) < replies
         ):
             return say_next("to have people rate more", "rate", "next", ratings.parent, *words)
+    if out := ctx.params["out"]:
+        return say_next(f"open {out / 'report.md'}")
     options = reading_words(ctx, ctx.params.keys() - ONCE)
-    say_next("see it as a page", "compare", *runs, *options, "--html", "compared.html")
+    page = ("--html", "compared.html") if find_spec("jinja2") else ("--out", "compared")
+    say_next("see it as a page", "compare", *runs, *options, *page)
 
 
 def _score_files(

@@ -223,6 +223,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         return
     if not compared.has_baseline:
         yield ranking(compared)
+        if _is_many(compared) and {pair.verdict for pair in compared.pairs} == {"inconclusive"}:
+            return
     if _is_many(compared):
         yield from _verdicts_by_model(compared)
         return

@@ -201,7 +201,7 @@ def score_new(*options: object) -> Result:
     return run("score", "new.jsonl", "--judge", "length", "--out", "new", *options)
 
 
-def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitted: Path) -> None:
+def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted: Path) -> None:
     calibration = read_calibration(fitted)
     assert (calibration.judge, calibration.version) == ("length", load_judge("length").version)
     done = score_new("--calibration", fitted, "--verbose")
@@ -215,11 +215,10 @@ def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitte
     assert sum(share["value"] for share in models["new"]["corrected"].values()) == pytest.approx(1, abs=1e-5)
     raw = models["new"]["shares"]["Good"]
     assert good["high"] - good["low"] > raw["high"] - raw["low"], "a line's error is added to that of prompts"
-    assert models["terse"]["corrected"] is None
-    assert "calibrated range" in models["terse"]["refused"]
-    assert "terse: level refused" in done.stdout
-    assert "No figure for terse (the judge alone: " in done.stdout
-    assert ": below every model people rated." in " ".join(done.stdout.split())
+    bound = models["terse"]["corrected"]["Good"]
+    assert bound["low"] == 0 < bound["value"] < bound["high"] < good["high"]
+    assert f"{100 * bound['high']:.0f} or less" in done.stdout
+    assert "terse: outside the range of the rated models" in " ".join(done.stdout.split())
     assert f"calibration {calibration.digest[:12]} fits" in done.stdout
 
 

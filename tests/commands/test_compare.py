@@ -186,7 +186,7 @@ def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
     assert run("compare", "replies.jsonl", "--judge", "length").exit_code == 0
 
 
-def test_many_models_are_compared_with_the_first() -> None:
+def test_many_models_that_cannot_be_told_apart_fit_on_a_screen() -> None:
     lines = [
         {"prompt": prompt, "response": opening + " so" * (4 * model - 2 + at % 7), "model": f"m{model}"}
         for model in range(1, 21)
@@ -196,7 +196,7 @@ def test_many_models_are_compared_with_the_first() -> None:
     Path("many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = run("compare", "many.jsonl", "--judge", "length", "--html", "many.html")
     assert done.exit_code == 0, done.output
-    assert len(done.stdout.splitlines()) < 45 and "m20 has the largest" in done.stdout
+    assert len(done.stdout.splitlines()) < 45 and done.stdout.startswith("m20, m19, ")
     assert all(f"m{model} " in done.stdout for model in range(1, 21))
     refused = run("compare", "many.jsonl", "--judge", "length", "--check")
     assert refused.exit_code == 2 and "--baseline" in refused.stderr
