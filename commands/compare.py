@@ -225,7 +225,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
         ):
             return say_next("to have people rate more", "rate", "next", ratings.parent, *words)
     options = reading_words(ctx, ctx.params.keys() - ONCE)
-    say_next("see it as a page", "compare", *runs, *options, "--html", "compared.html")
+    say_next("to see it as a page", "compare", *runs, *options, "--html", "compared.html")
 
 
 def _score_files(
