@@ -83,15 +83,23 @@ class ModelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairedResponses:
-    """Differences (tonight - then) of each label's probability, by prompt."""
+    """Differences (tonight - then) of each label's probability, by prompt.
+
+    `baseline` is the variance of each prompt's mean then, as a multiple of tonight's.
+    """
 
     differences: Mapping[Label, Floats]
+    baseline: Floats
     emotions: tuple[str | None, ...]
+
+    def watch(self, label: Label, sign: float, before: Watch = Watch()) -> Watch:  # noqa: B008 (frozen)
+        """Add the night to those before; a drop is for the worse."""
+        return update(before, sign * self.differences[label], self.baseline)
 
     @property
     def sums(self) -> dict[Label, tuple[float, ...]]:
-        """The number of prompts, the total and the squares of their differences; a drop is for the worse."""
-        return {label: update(Watch(), sign * self.differences[label]).nights[0] for label, sign, _ in SIDES}
+        """The sums of the night, as `Watch` has them."""
+        return {label: self.watch(label, sign).nights[0] for label, sign, _ in SIDES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +141,7 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     rows = (np.array(means[0]) - np.array(means[1])).reshape(-1, 2)
     return PairedResponses(
         differences={"good": rows[:, 0], "bad": rows[:, 1]},
+        baseline=np.array([len(now[key]) / len(old[key]) for key in both]),
         emotions=tuple(now[key][0].emotion for key in both),
     )
 
@@ -189,7 +198,7 @@ def change_since(
     for label, sign, worse in SIDES:
         differences, watch = paired.differences[label], watches[label]
         if is_watched:
-            watch = update(watch, sign * differences)
+            watch = paired.watch(label, sign, watch)
         variances[label] = variance = night_variance(watch)
         drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
         always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)

@@ -111,7 +111,8 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         except OperationalError as error:  # the others are measured all the same
             failed[entry.name] = str(error)
     judged = [item for model in measured.values() for item in model.judged]
-    emotions = sum_emotions(judged)
+    unresponsive = {name for name, model in measured.items() if model.result.is_unresponsive}
+    emotions = sum_emotions(item for item in judged if item.model not in unresponsive)
     floors = floor_figures(history, setup, emotions, judged)
     checked = {
         name: CheckedModel(result=ModelResult(model=name, n=0), unit=config.unit, failure=failed.get(name))
@@ -121,7 +122,7 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         checked[name] = CheckedModel(
             result=model.result,
             unit=config.unit,
-            changes=changes_of(model, earlier[name], setup, anchors),
+            changes={} if name in unresponsive else changes_of(model, earlier[name], setup, anchors),
             shares=floors.get(name, {}),
             stale=setup.stale,
         )
@@ -129,6 +130,8 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     status = gravest(result.outcome for result in gates) or "pass"
     if failed and status != "regression":
         status = "failed"  # without a gate no result would show it
+    if unresponsive:
+        status = "regression"  # likewise
     record = NightRecord(
         config=config.name,
         night=setup.night,
@@ -263,6 +266,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             for point in series.get(entry.name, ())
             if point.night.night < setup.night
             and (point.night.judge, point.night.judge_version) == setup.judge_key
+            and not point.result.is_unresponsive
         ]
         counted = [point for point in before if point.night.night >= (config.baseline or "")]
         pinned = [read(point.night.night) for point in counted[: config.baseline_nights]]
@@ -284,12 +288,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             last=read(before[-1].night.night) if before else None,
             baseline=baseline,
             averaged=averaged,
-            watches={
-                label: Watch(
-                    baseline_nights=max(1, len(averaged)), nights=tuple(tuple(row[label]) for row in sums)
-                )
-                for label, _, _ in SIDES
-            },
+            watches={label: Watch(nights=tuple(tuple(row[label]) for row in sums)) for label, _, _ in SIDES},
         )
     return earlier
 

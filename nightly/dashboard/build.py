@@ -33,10 +33,12 @@ from nightly.dashboard.views import (
     models_tonight,
     night_rows,
     per_cent,
+    show_fit,
     sparkline,
     trend_figures,
 )
 from nightly.history import History
+from nightly.output import describe_unresponsive
 from nightly.schema import NOUNS, JudgedResponse, Night
 from reports.charts import visible
 from reports.highlight import as_html
@@ -129,7 +131,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 "model",
                 model=model,
                 facts=latest_facts(series, model),
-                notes=model_notes(model),
+                notes=[*filter(None, [describe_unresponsive(model.newest)]), *model_notes(model)],
                 log=log_rows(series, model),
                 rows=night_rows(series, model),
                 links=links.get(model.name, {}),
@@ -180,7 +182,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
 
 def _renderer(**names: str) -> Any:
     environment = make_environment(TEMPLATES)
-    used = (chances, marked, money, per_cent, share_of, percent, points, snippet, sparkline)
+    used = (chances, marked, money, per_cent, share_of, percent, points, show_fit, snippet, sparkline)
     environment.globals.update({function.__name__: function for function in used}, **names)
 
     def render(name: str, **context: Any) -> str:

@@ -102,10 +102,11 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         by_place = {places.get(point.night.key): point for point in points}
         series = [by_place.get(at) for at in range(len(nights))]
         row = tuple(point.result if point else None for point in series)
-        newest = next((result for result in reversed(row) if result is not None), None)
-        if newest is not None:
+        measured = [result for result in row if result is not None]
+        if measured:
             # One kind for the whole line: a step from corrected to raw would look like a change of the model.
-            kind: ShareKind = "corrected" if is_known(share_of(newest, "corrected")) else "raw"
+            level = next((result for result in reversed(measured) if result.shares), None)
+            kind: ShareKind = "corrected" if is_known(share_of(level, "corrected")) else "raw"
             models.append(
                 ModelSeries(
                     name=name,

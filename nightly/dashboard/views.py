@@ -26,6 +26,7 @@ from nightly.dashboard.series import (
 )
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
+from nightly.output import NAMED, describe_unresponsive
 from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
 from reports.charts import Line, dot_plot, element, line_chart, mark, percent_tick, signed_tick, span
 from reports.page import Cell, Figure, Table, row
@@ -43,7 +44,6 @@ POINTS: Final[Mapping[str, Any]] = {
     "show": points,
     "reference": 0.0,
 }
-NAMED: Final = 4  # models in a sentence
 DRAWN: Final = 40  # models in the chart of changes; the table has all
 # The order of models on the first page.
 RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
@@ -111,6 +111,8 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
     run = [item for item in tonight if item.outcome not in ("not run", "failed")]
     if not run:
         return f"No model could be measured on {series.nights[-1].night}."
+    if warnings := [line for item in run if (line := describe_unresponsive(item.model.newest))]:
+        return " ".join(warnings)
     changed = [item for item in run if item.change is not None]
     broken = [item for item in run if item.outcome == "regression"]
     fallen = [item for item in changed if has_fallen(item.change)]
@@ -353,10 +355,12 @@ def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
     findings: list[tuple[Outcome, str]] = [
         ("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()
     ]
+    unresponsive = {model.name for model in series.models if model.newest.is_unresponsive}
     findings += [
         (item.outcome, item.sentence or item.name)
         for item in found
-        if item.outcome == "regression" or (item.outcome == "failed" and item.model not in failed)
+        if (item.outcome == "regression" and (item.value is not None or item.model not in unresponsive))
+        or (item.outcome == "failed" and item.model not in failed)
     ]
     findings.sort(key=lambda item: -severity(item[0]))
     if stale := [item for item in found if item.outcome == "stale"]:
@@ -452,6 +456,7 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
         *facts,
         *((f"{label} share, %", percent(share), how) for label, share in shares.items()),
         ("Judged", f"{newest.n:,}", f"{per_cent(newest.unscored_share)} unscored"),
+        ("Prompt fit", show_fit(newest), "chance to be closer to its own prompt than to another"),
         ("Cost", money(newest.cost), "that night"),
         ("Nights with a regression", f"{count:,}", when),
     ]
@@ -503,6 +508,11 @@ def sparkline(model: ModelSeries) -> str:
     return element(
         "svg", inside, width=width, height=height, viewBox=f"0 0 {width} {height}", aria_hidden="true"
     )
+
+
+def show_fit(result: ModelResult) -> str:
+    """Return the prompt fit with its interval."""
+    return show(result.fit.estimate if result.fit else None, digits=2)
 
 
 def per_cent(part: float | None) -> str:

@@ -117,7 +117,10 @@ def test_a_regression_needs_the_interval_that_holds_all_year_and_a_pass_tonights
     assert outcome(DROP, night(-0.17, -0.01)) == "inconclusive"
     assert outcome(DROP, night(-0.12, -0.055)) == "regression"
     (result,) = check_gates([DROP], [night(-0.12, -0.055)])
-    assert "9.0 points [5.5, 12.0] (mean of 3 nights), limit 5" in result.sentence
+    assert (
+        "9.0 points [6.0, 12.0] (valid on all nights: mean of 3 nights 9.0 points [5.5, 12.0]), limit 5"
+        in result.sentence
+    )
     calm = figure(-0.03, 0.03, sustained=Estimate(0.0, Interval(-0.06, 0.06)))
     assert outcome(DROP, changed(calm)) == "pass"
 

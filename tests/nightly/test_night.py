@@ -178,7 +178,7 @@ def test_repeated_looks_are_rebuilt_from_the_history(world: World) -> None:
     assert (stored.against, stored.watched, stored.nights) == ("baseline", 4, (nights[0],))
     good = [{item.prompt: item.good for item in record.judgments} for record in records if record]
     differences = np.array([good[-1][prompt] - good[0][prompt] for prompt in good[0]])
-    assert stored.good_sums == pytest.approx((PROMPTS, differences.sum(), (differences**2).sum()))
+    assert stored.good_sums == pytest.approx((PROMPTS, differences.sum(), (differences**2).sum(), PROMPTS))
     # Another night is pinned: the nights since then are counted anew.
     path = world.folder / "n.toml"
     path.write_text(f"baseline = {nights[2]}\n{path.read_text()}")

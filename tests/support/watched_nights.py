@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from calibration.estimate import Floats
-from calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change
+from calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change, update
 
 PROMPTS = 160
 SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
@@ -36,11 +36,12 @@ def year(
     baseline_nights: int = 1,
     variation: float = 0.0,
     memory: float = 0.0,
+    fewest: int = PROMPTS,
 ) -> Watch:
     """A simulated history with prompts and a baseline of its own.
 
     `variation` is the spread of what all answers of a night have in common, `memory` its correlation from
-    night to night.
+    night to night. The prompts dwindle to the `fewest` over the first quarter.
     """
     base = rng.beta(3, 2, size=PROMPTS)
     apart = answers(rng, kind, base, nights) - answers(rng, kind, base, baseline_nights).mean(axis=0)
@@ -49,8 +50,11 @@ def year(
         apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
     if drop_at is not None:
         apart[drop_at:] -= drop
-    sums = zip(apart.sum(axis=1).tolist(), (apart**2).sum(axis=1).tolist(), strict=True)
-    return Watch(baseline_nights=baseline_nights, nights=tuple((PROMPTS, *night) for night in sums))
+    watch = Watch()
+    for night, differences in enumerate(apart):
+        left = max(fewest, round(PROMPTS - 4 * (PROMPTS - fewest) * night / nights))
+        watch = update(watch, differences[:left], 1 / baseline_nights)
+    return watch
 
 
 def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
