@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from data.records import REPLY, to_plain
-from data.text import listed, percent, points, printable, show
+from data.text import listed, number, percent, points, printable
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import describe_variation, name_nights
 from nightly.config import NightlyConfig
@@ -218,7 +218,7 @@ def _row(model: ModelResult, record: NightRecord) -> list[str]:
             points(changes[night].total if night in changes else None, glue="\n")
             for night in AGAINST.values()
         ),
-        show(model.fit.estimate if model.fit else None, digits=2, glue="\n"),
+        number(model.fit.estimate.value if model.fit else None, 2),
         f"{model.n:,}",
         f"{model.missing:,}",
         gravest(gate.outcome for gate in record.gates if gate.model == model.model) or "no gate",

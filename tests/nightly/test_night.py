@@ -69,7 +69,7 @@ def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: Wo
     drifted = live(world, "2026-12-04", shift=0.15)
     assert (drifted.exit_code, drifted.record.status) == (4, "stale")
     assert not [item for item in drifted.record.gates if item.outcome == "regression"]
-    assert sentences(drifted.record)[1].startswith("The judge moved by \N{MINUS SIGN}15.0 [")
+    assert sentences(drifted.record)[2].startswith("The judge moved by \N{MINUS SIGN}15.0 [")
     change = next(item for item in drifted.record.changes if item.model == "ann")
     assert (change.against, change.verdict) == ("baseline", "the judge moved")
     assert change.judge.value == pytest.approx(-0.15, abs=1e-6)
