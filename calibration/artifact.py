@@ -7,8 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from calibration.estimate import Estimate
-from calibration.pairing import OF_THESE_RATERS, SpeaksFor
+from calibration.estimate import OF_THESE_RATERS, Estimate, SpeaksFor
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
 from data.rated_range import RatedRange

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 CONFIDENCE = 0.95
+SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
+LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
+OF_THESE_RATERS: Final = (
+    "fewer than four people rated: the figures are of these raters only and claim nothing about people"
+)
 
 
 @dataclass(frozen=True, slots=True)

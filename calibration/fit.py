@@ -31,10 +31,10 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, Floats
+from calibration.estimate import Estimate, Floats, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
 from calibration.label_maps import LabelMap, MapChoice, choose_map, folds_of, held_out
-from calibration.pairing import Paired, SpeaksFor, given_labels, pair
+from calibration.pairing import Paired, given_labels, pair
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import FILE, ratings_options, reading_words, say, say_next, say_notes
+from commands.shared.options import FILE, reading_words, say, say_next, say_notes
+from commands.shared.rating_options import ratings_options
 from data.errors import UserError
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from commands.shared.options import (
     complete_calibration,
     complete_judge,
     interruptible,
-    ratings_options,
     reading_words,
     say_next,
     say_notes,
 )
+from commands.shared.rating_options import ratings_options
 from data.errors import UserError
 from data.storage import Columns
 

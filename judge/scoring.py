@@ -45,9 +45,9 @@ from data.tables import (
     write_rows,
 )
 from judge.base import DEFAULT, Judge, load_judge
+from judge.embeddings import FitCollector
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
-from judge.fit_by_model import FitCollector
 
 AUTO = "auto"
 CAVEAT = {

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from calibration.comparison.stop_rule import CrossedRatings, Width, width_so_far
-from calibration.pairing import LEAST_RATERS
+from calibration.estimate import LEAST_RATERS
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.judgments import position_on

@@ -32,7 +32,7 @@ from calibration.comparison.published_models import (
 )
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
 from calibration.comparison.verdicts import REVERSED, Verdict
-from calibration.pairing import LEAST_RATERS
+from calibration.estimate import LEAST_RATERS
 from calibration.shares.tally import replies_digest
 from data.crisis import find_flags
 from data.errors import UserError

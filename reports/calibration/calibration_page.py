@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from calibration.estimate import Estimate
+from calibration.estimate import OF_THESE_RATERS, Estimate
 from calibration.fit import CalibrationReport
-from calibration.pairing import OF_THESE_RATERS
 from data.crisis import say_flags
 from data.rated_range import say_rated_range
 from data.records import NOUNS, to_plain
