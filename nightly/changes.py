@@ -51,13 +51,15 @@ class GateFigure:
     """A share, or the change of one (tonight - then), as a part of 1.
 
     The interval of `tonight` holds for tonight; `sustained` is the mean of so many `nights`, with an interval
-    that holds on all nights at once. Without it, `tonight` stands for both. It rests on so many `prompts`.
+    that holds on all nights at once. Without it, `tonight` stands for both. It rests on so many `prompts`;
+    they do not reduce the `lasting` part of its variance.
     """
 
     tonight: Estimate
     sustained: Estimate | None = None
     prompts: float = 0
     nights: int = 1
+    lasting: float = 0.0
 
     @property
     def sure(self) -> Estimate:
@@ -202,7 +204,7 @@ def change_since(
         variances[label] = variance = night_variance(watch)
         drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
         always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
-        own, sustained, averaged = tonight.total, always.total, 1
+        own, sustained, averaged, lasting = tonight.total, always.total, 1, 0.0
         if shift.moved:
             own, sustained = tonight.model, always.model
             judge = tonight.judge.value
@@ -213,11 +215,13 @@ def change_since(
             recent = recent if sign > 0 else -recent
             if _harm(recent, sign) >= _harm(sustained, sign):
                 sustained, averaged = recent, min(RECENT, variance.nights)
+                lasting = 1 - 1 / variance.overdispersion
         figures[label] = GateFigure(
             tonight=own,
             sustained=sustained if math.isfinite(sustained.value) else None,
             prompts=len(differences),
             nights=averaged,
+            lasting=lasting,
         )
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()

@@ -269,7 +269,7 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure, beyond: f
     if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
         return "too little is known to say what would decide it"
     noun = f"{NOUNS[model.unit][1]}s" + (f" for {gate.subject}" if gate.kind == "floor" else "")
-    if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts):
+    if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
         return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
     return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
 

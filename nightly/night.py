@@ -335,9 +335,14 @@ def floor_figures(
         spread = prompt_spread((item for item in judged if item.model == model), nights[model].values())
         asked = [row.emotion for row in tonight if row.model == model and row.n]
         for emotion in asked:
-            pooled = pool(nights[model][emotion][-POOLED_NIGHTS:])
-            assert pooled is not None
-            one, always = pooled.floor_estimates(spread, floors=len(asked) * len(setup.config.models))
+            newest, pooled = (pool(nights[model][emotion][-last:]) for last in (1, POOLED_NIGHTS))
+            assert newest is not None and pooled is not None
+            floors = 2 * len(asked) * len(setup.config.models)  # of tonight's share and of the pooled one
+            one, always = pooled.floor_estimates(spread, floors=floors)
+            _, alone = newest.floor_estimates(spread, floors=floors)
+            # A collapse shows tonight, a small shortfall in several nights.
+            if alone.interval and always.interval and alone.interval.high < always.interval.high:
+                always = alone
             figures[model][emotion] = GateFigure(tonight=one, sustained=always, prompts=pooled.prompts)
     return dict(figures)
 
