@@ -55,7 +55,7 @@ class RatedReplies:
     """The replies of a rated model, as a digest of all of them, and its corrected shares."""
 
     replies: str
-    shares: Mapping[str, Estimate]
+    shares: Mapping[str, Mapping[str, float | None]]
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for the cached digest
@@ -98,7 +98,9 @@ class Calibration:
     def rated_shares(self, model: str, replies: str) -> Mapping[str, Estimate] | None:
         """Return the shares of a rated model; None where these are other replies than were rated."""
         rated = self.rated.get(model)
-        return rated.shares if rated is not None and rated.replies == replies else None
+        if rated is None or rated.replies != replies:
+            return None
+        return {label: Estimate.from_dict(share) for label, share in rated.shares.items()}
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A statistic with its 95 % interval, and the difference of two of them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -46,6 +47,16 @@ class Estimate:
         """
         low, high = (self.interval.low, self.interval.high) if self.interval else (None, None)
         return {"value": finite_or_none(self.value), "low": low, "high": high}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, float | None]) -> "Estimate":
+        """Read what `as_dict` returned.
+
+        >>> Estimate.from_dict({"value": 0.5, "low": None, "high": None})
+        Estimate(value=0.5, interval=None)
+        """
+        value, low, high = (math.nan if row[key] is None else row[key] for key in ("value", "low", "high"))
+        return estimate_of(value, low, high)  # type: ignore[arg-type]
 
 
 UNDEFINED: Final = Estimate(math.nan, None)

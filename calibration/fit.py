@@ -448,7 +448,7 @@ def make_calibration(
         covers=covers,
         speaks_for=paired.speaks_for,
         rated={
-            row.model: RatedReplies(replies=replies[row.model], shares=row.corrected)
+            row.model: RatedReplies(replies=replies[row.model], shares=to_plain(row.corrected))
             for row in model_fit.rows
             if row.model in replies and row.ratings and row.corrected
         },

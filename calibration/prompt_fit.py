@@ -58,8 +58,7 @@ class PromptFit:
         >>> PromptFit.from_dict(fit.as_dict()) == fit, fit.state
         (True, 'unresponsive')
         """
-        ends = (np.nan if values[key] is None else values[key] for key in ("value", "low", "high"))
-        return cls(estimate_of(*ends), values["prompts"], values["repeated"], values["english"])
+        return cls(Estimate.from_dict(values), values["prompts"], values["repeated"], values["english"])
 
 
 def fit_messages(fit: PromptFit | None) -> list[str]:

@@ -139,7 +139,7 @@ def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json
     from calibration.agreement import choices
     from data.files import disk_errors
     from reports.calibration.choices_page import choice_agreement_page, plain_choices
-    from reports.html import write_page
+    from reports.markdown import write_page
     from reports.terminal import open_screen, print_lines, print_page
 
     found = [choices.agree_with_choices(judged, inputs.choices) for judged in inputs.judges]

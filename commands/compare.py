@@ -138,13 +138,14 @@ def compare(
     """
     from calibration.comparison.compare_runs import ComparedChoices, ComparedRuns, ComparisonRequest
     from calibration.comparison.compare_runs import compare as compare_models
+    from data.files import write_texts
     from data.records import to_plain
     from judge.base import WEIGHTS
     from reports.calibration.choices_page import chosen_models_page, plain_choices
     from reports.comparison.comparison_page import compared_runs_row, junit_checks, runs_page
     from reports.comparison.comparison_screen import print_compared
     from reports.html import as_page
-    from reports.markdown import as_markdown, write_texts
+    from reports.markdown import as_markdown
     from reports.outputs import append_summary, write_junit
     from reports.rated_models_page import rated_models_page
     from reports.terminal import print_page, working

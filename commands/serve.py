@@ -88,7 +88,7 @@ def serve(
 
         return serve_stdio(judge_name, calibration)
     from judge.base import load_both_units
-    from judge.llm.http_client import Key
+    from judge.llm.keys import Key
     from server.app import Limits, make_app
     from server.middleware import is_loopback, own_hosts
     from server.process import make_server, open_socket, url_of

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from calibration.artifact import CalibrationChoice, find_calibration
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, estimate_of
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
 from calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares, replies_digest
@@ -194,13 +194,7 @@ def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float |
 
 
 def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
-    def as_number(value: float | None) -> float:
-        return float("nan") if value is None else value
-
-    return {
-        label: estimate_of(*(as_number(share[key]) for key in ("value", "low", "high")))
-        for label, share in shares.items()
-    }
+    return {label: Estimate.from_dict(share) for label, share in shares.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,7 +481,7 @@ def summarize(
         fit, level = fits.get(item.model), corrected.get(item.model)
         replies = replies_digest(tally.replies.get(item.model, 0))
         correction = calibrated.calibration
-        rated_shares = correction.rated_shares(item.model, replies) if correction else None
+        is_rated = correction is not None and correction.rated_shares(item.model, replies) is not None
         if fit is not None and fit.state == UNRESPONSIVE:
             level = RefusedShares(fit_messages(fit)[0])
         scored.append(
@@ -498,7 +492,7 @@ def summarize(
                 shares=item.shares,
                 corrected=level,
                 fit=fit,
-                is_rated=rated_shares is not None and level is rated_shares,
+                is_rated=is_rated,
             )
         )
     summary = RunSummary(

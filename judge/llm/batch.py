@@ -30,7 +30,7 @@ from data.text import printable
 from judge.base import Judge
 from judge.engine import still_to_judge
 from judge.llm.endpoint import RAW, CallFailed, Endpoint, LanguageModelJudge, Reply
-from judge.llm.http_client import Key
+from judge.llm.keys import Key
 from judge.llm.limits import guess_tokens, read_tokens
 
 FILE: Final = "batch.json"

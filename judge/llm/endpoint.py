@@ -16,7 +16,7 @@ from data.errors import OperationalError, UserError, install_hint
 from data.records import Exchange, Judgment
 from data.text import SURROGATE
 from judge.base import Judge, check_wanted
-from judge.llm.http_client import Key, check_key_name
+from judge.llm.keys import Key, check_key_name
 from judge.llm.limits import (
     Budget,
     Pace,

@@ -1,8 +1,6 @@
-"""OpenAI's client to one server, restricted to our key and to bounded answers, and the key itself."""
+"""OpenAI's client to one server, restricted to our key and to bounded answers; it retries by itself."""
 
 import json
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,17 +8,13 @@ from ssl import SSLContext
 from threading import Event, local
 from time import monotonic
 from typing import Any, Final
-from urllib.parse import quote
 
 import httpx
 import openai
 
-from data.errors import UserError
 from data.text import printable
+from judge.llm.keys import Key
 
-REDACTED: Final = "[key]"
-KEY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-SHORTEST_KEY: Final = 8  # a shorter value ("none", "EMPTY") is a placeholder; redacting it would spoil words
 MOST_BYTES: Final = 8 << 20
 SHORT: Final = 160  # characters of a server's message in a problem
 CONNECT_SECONDS: Final = 10.0
@@ -28,56 +22,6 @@ LONGEST_WAIT: Final = 60.0  # seconds before a retry, whatever Retry-After says
 NO_PROXY: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")  # for this machine
 SPENT_QUOTAS: Final = (b"insufficient_quota", b"billing_hard_limit_reached")
 NO_RETRY: Final = {"x-should-retry": "false"}  # the client's own convention
-
-
-class Key:
-    """A key that no `repr`, message or answer shows; without a variable's name there is none."""
-
-    __slots__ = ("_value", "name")
-
-    def __init__(self, name: str) -> None:
-        check_key_name(name)
-        self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
-        if name and not self._value:
-            raise UserError(
-                f"{name}: this environment variable is not set; export the key, or change key_env"
-            )
-        # Refused here: the HTTP library's own error would quote the header with the key.
-        if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
-            raise UserError(f"{name}: not a valid key: it has spaces, line breaks or non-ASCII characters")
-
-    def __repr__(self) -> str:
-        return f"Key({self.name!r})"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The header that authenticates a request."""
-        return {"Authorization": f"Bearer {self._value}"} if self._value else {}
-
-    def redact(self, text: str) -> str:
-        """Replace the key, and its URL-encoded form, in a server's text."""
-        if len(self._value) < SHORTEST_KEY:
-            return text
-        return text.replace(self._value, REDACTED).replace(quote(self._value, safe=""), REDACTED)
-
-    def redact_in(self, value: Any) -> Any:
-        """Redact the key in parsed JSON: in the raw text, escapes could hide it."""
-        if isinstance(value, str):
-            return self.redact(value)
-        if isinstance(value, list):
-            return [self.redact_in(item) for item in value]
-        if isinstance(value, dict):
-            return {self.redact(name): self.redact_in(item) for name, item in value.items()}
-        return value
-
-
-def check_key_name(name: str) -> None:
-    """Refuse an invalid variable name without repeating it: it may be the key itself."""
-    if name and not KEY_NAME.fullmatch(name):
-        raise UserError(
-            "key_env: not the name of an environment variable; give the name, such as OPENAI_API_KEY, "
-            "and never the key itself"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from reports.calibration.verdict import (
     say_headline,
     say_verdict,
 )
-from reports.html import write_page
+from reports.markdown import write_page
 from reports.page import Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_tables, print_text
 

@@ -242,7 +242,8 @@ def read_answer(kind: str, data: bytes) -> None:
     from data.records import LABELS, Exchange
     from data.tables import to_json, to_row
     from judge.llm.endpoint import Reply
-    from judge.llm.http_client import Key, read_answer_body
+    from judge.llm.http_client import read_answer_body
+    from judge.llm.keys import Key
 
     key = Key("")
     key._value = KEY
