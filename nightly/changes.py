@@ -94,14 +94,10 @@ class PairedResponses:
     baseline: Floats
     emotions: tuple[str | None, ...]
 
-    def watch(self, label: Label, sign: float, before: Watch = Watch()) -> Watch:  # noqa: B008 (frozen)
-        """Add the night to those before; a drop is for the worse."""
-        return update(before, sign * self.differences[label], self.baseline)
-
     @property
-    def sums(self) -> dict[Label, tuple[float, ...]]:
-        """The sums of the night, as `Watch` has them."""
-        return {label: self.watch(label, sign).nights[0] for label, sign, _ in SIDES}
+    def watches(self) -> dict[Label, Watch]:
+        """The night alone by label; a drop is for the worse."""
+        return {label: update((), sign * self.differences[label], self.baseline) for label, sign, _ in SIDES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -200,7 +196,7 @@ def change_since(
     for label, sign, worse in SIDES:
         differences, watch = paired.differences[label], watches[label]
         if is_watched:
-            watch = paired.watch(label, sign, watch)
+            watch += paired.watches[label]
         variances[label] = variance = night_variance(watch)
         drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
         always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
@@ -244,8 +240,8 @@ def change_since(
         verdict=good.verdict,
         sentence=good.sentence,
         judge_moved=shift.moved is not None,
-        good_sums=paired.sums["good"],
-        bad_sums=paired.sums["bad"],
+        good_sums=paired.watches["good"][0],
+        bad_sums=paired.watches["bad"][0],
         **variation if is_watched else {},
     )
     return ModelChange(

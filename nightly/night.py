@@ -288,7 +288,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             last=read(before[-1].night.night) if before else None,
             baseline=baseline,
             averaged=averaged,
-            watches={label: Watch(nights=tuple(tuple(row[label]) for row in sums)) for label, _, _ in SIDES},
+            watches={label: tuple(chain.from_iterable(row[label] for row in sums)) for label, _, _ in SIDES},
         )
     return earlier
 
@@ -353,11 +353,11 @@ def _sums(
     averaged: Sequence[str],
     setup: NightSetup,
     read: Callable[[str], NightRecord],
-) -> Mapping[Label, Sequence[float]] | None:
+) -> Mapping[Label, Watch] | None:
     """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
     stored = point.change
     if stored is not None and stored.nights == tuple(averaged):
-        return None if stored.judge_moved else {"good": stored.good_sums, "bad": stored.bad_sums}
+        return None if stored.judge_moved else {"good": (stored.good_sums,), "bad": (stored.bad_sums,)}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
     if judge_shift(then.anchors, before=baseline, matters=setup.config.matters).moved:
@@ -365,4 +365,4 @@ def _sums(
     of_model = [
         [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
     ]
-    return pair(*of_model).sums if all(of_model) else None
+    return pair(*of_model).watches if all(of_model) else None

@@ -25,7 +25,7 @@ noise and with overdispersed nights.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -42,15 +42,9 @@ PRIOR_NIGHTS: Final = 8.0  # the weight of that assumption
 LEAST_FREEDOM: Final = 30.0  # degrees of freedom of the overdispersion on the first night
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """The nights of one model, in order: prompts, sum of differences (tonight - baseline), sum of squares.
-
-    The fourth number is the sum over prompts of the baseline's variance, as a multiple of one night's: 1/7
-    for a prompt averaged over seven nights. A night on which no prompt has both judgments is skipped.
-    """
-
-    nights: tuple[tuple[float, ...], ...] = ()
+# The nights of one model, in order: prompts, sum of differences (tonight - baseline), sum of squares, and the
+# sum over prompts of the baseline's variance, a multiple of one night's (1/7 if averaged over seven nights).
+Watch = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +71,15 @@ def update(watch: Watch, differences: ArrayLike, baseline: ArrayLike = 1.0) -> W
 
     A rise that is bad (the Bad share) is watched as a drop of its negative.
 
-    >>> update(Watch(), [0.25, -0.5, 0.0])
-    Watch(nights=((3, -0.25, 0.3125, 3.0),))
+    >>> update((), [0.25, -0.5, 0.0])
+    ((3, -0.25, 0.3125, 3.0),)
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError("one difference a prompt; leave out what is unscored on either side")
     shared = np.broadcast_to(np.asarray(baseline, dtype=float), values.shape)
     sums = (len(values), float(values.sum()), float((values**2).sum()), float(shared.sum()))
-    return replace(watch, nights=(*watch.nights, sums))
+    return (*watch, sums)
 
 
 def night_variance(watch: Watch) -> NightVariance:
@@ -129,7 +123,7 @@ def recent_change(watch: Watch, *, models: int = 1) -> Estimate:
 
     With probability 95% the truth is within the interval on every night of a year, for all `models` at once.
 
-    >>> found = recent_change(Watch(nights=((100, -3.0, 4.0, 100.0),)))
+    >>> found = recent_change(((100, -3.0, 4.0, 100.0),))
     >>> found.value, round(found.interval.low, 2), round(found.interval.high, 2)
     (-0.03, -0.13, 0.07)
     """
@@ -174,4 +168,4 @@ def as_t(reach: Floats | float, freedom: Floats | float) -> Floats:
 
 def _asked(watch: Watch) -> Floats:
     """Return the four sums of the nights that have prompts, a row for each sum."""
-    return np.array([night for night in watch.nights if night[0] > 0], dtype=float).reshape(-1, 4).T
+    return np.array([night for night in watch if night[0] > 0], dtype=float).reshape(-1, 4).T

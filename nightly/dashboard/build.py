@@ -20,7 +20,6 @@ from nightly.dashboard.series import ModelSeries, NightSeries, read_series, shar
 from nightly.dashboard.views import (
     change_figure,
     describe_health,
-    describe_missing_changes,
     emotion_table,
     facts_tonight,
     findings_tonight,
@@ -34,7 +33,6 @@ from nightly.dashboard.views import (
     night_rows,
     per_cent,
     show_fit,
-    sparkline,
     trend_figures,
 )
 from nightly.history import History
@@ -165,7 +163,6 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
             tonight=tonight,
             headline=headline(series, tonight) if nights else "",
             figure=change_figure(tonight),
-            unknown=describe_missing_changes(tonight),
             trends=trend_figures(series, ordered),
             emotions=emotion_table(series, ordered),
             nights=[
@@ -182,7 +179,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
 
 def _renderer(**names: str) -> Any:
     environment = make_environment(TEMPLATES)
-    used = (chances, marked, money, per_cent, share_of, percent, points, show_fit, snippet, sparkline)
+    used = (chances, marked, money, per_cent, share_of, percent, points, show_fit, snippet)
     environment.globals.update({function.__name__: function for function in used}, **names)
 
     def render(name: str, **context: Any) -> str:

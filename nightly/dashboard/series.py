@@ -68,7 +68,6 @@ class NightHealth:
     unscored: float | None
     reasons: Mapping[str, int]
     cost: float | None
-    per_thousand: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,14 +187,11 @@ def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -
     judged = sum(result.n for result in results)
     asked = judged + reasons.total()
     costs = [result.cost for result in results if result.cost is not None]
-    # Only where every model's cost is known: a part of the money over all responses would be too little.
-    is_whole = costs and len(costs) == len(results) and judged
     return NightHealth(
         shift=shift,
         unscored=reasons.total() / asked if asked else None,
         reasons=dict(reasons.most_common()),
         cost=sum(costs) if costs else None,
-        per_thousand=1000 * sum(costs) / judged if is_whole else None,
     )
 
 

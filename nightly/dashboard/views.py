@@ -28,7 +28,7 @@ from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.output import NAMED, describe_unresponsive
 from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
-from reports.charts import Line, dot_plot, element, line_chart, mark, percent_tick, signed_tick, span
+from reports.charts import Line, dot_plot, line_chart, mark, percent_tick, signed_tick
 from reports.page import Cell, Figure, Table, row
 
 TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table
@@ -48,7 +48,6 @@ DRAWN: Final = 40  # models in the chart of changes; the table has all
 # The order of models on the first page.
 RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
 LOGGED: Final = 100  # findings listed for a model
-SPARK_NIGHTS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,16 +162,6 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
     )
 
 
-def describe_missing_changes(tonight: Sequence[ModelTonight]) -> str:
-    """Return a sentence on models that are not in the chart."""
-    missing = [item for item in tonight if item.change is None]
-    if not missing or len(missing) == len(tonight):
-        return ""
-    more = len([item for item in tonight if item.change is not None]) - DRAWN
-    beyond = f" {more} more are in the table." if more > 0 else ""
-    return f"Without a change tonight: {_list(missing)}.{beyond}"
-
-
 def _list(items: Sequence[ModelTonight]) -> str:
     names = [item.name for item in items]
     return listed(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
@@ -220,11 +209,6 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
         at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
         for at, night in enumerate(series.health)
     }
-    prices = {
-        at: f", {money(night.per_thousand)} for 1,000 judged"
-        for at, night in enumerate(series.health)
-        if night.per_thousand is not None
-    }
     unscored = [_exact(night.unscored) for night in series.health]
     costs = [_exact(night.cost) for night in series.health]
     return {
@@ -252,7 +236,6 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
             costs,
             caption="Cost of a night, US dollars",
             name="cost",
-            notes=prices,
             tick=lambda value: f"${value:.3g}",
             show=lambda item: money(item.value),
             reference=0.0,
@@ -482,32 +465,6 @@ def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateRes
         if item.outcome != "inconclusive" or at == len(series.nights) - 1
     ]
     return rows[:LOGGED]
-
-
-def sparkline(model: ModelSeries) -> str:
-    """The newest nights' Good share as a small drawing; the figures stand beside it."""
-    values = [share_of(point, model.kind).value for point in model.points[-SPARK_NIGHTS:]]
-    known = [(at, value) for at, value in enumerate(values) if math.isfinite(value)]
-    low, high = span([value for _, value in known], least=0.1)
-    width, height = 96.0, 26.0
-    reach = max(1, len(values) - 1)
-    places = [
-        (2 + (width - 4) * at / reach, 2 + (height - 4) * (high - value) / (high - low))
-        for at, value in known
-    ]
-    inside = element(
-        "polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in places), class_="spark", fill="none"
-    )
-    first = len(model.points) - len(values)
-    marked = {at - first for at in model.regressions}
-    inside += "".join(
-        element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.8, class_="regressed")
-        for (at, _), (x, y) in zip(known, places, strict=True)
-        if at in marked
-    )
-    return element(
-        "svg", inside, width=width, height=height, viewBox=f"0 0 {width} {height}", aria_hidden="true"
-    )
 
 
 def show_fit(result: ModelResult) -> str:

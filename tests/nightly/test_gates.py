@@ -13,7 +13,7 @@ import pytest
 from histories import make_change
 
 from calibration.estimate import UNDEFINED, Estimate, Interval
-from calibration.monitoring.confidence_sequence import Watch, night_variance, recent_change, update
+from calibration.monitoring.confidence_sequence import night_variance, recent_change, update
 from calibration.monitoring.drift import emotion_changes, paired_change
 from data.errors import UserError
 from nightly.changes import GateFigure, Label, ModelChange
@@ -194,7 +194,7 @@ def test_as_many_prompts_as_advised_decide_most_gates() -> None:
 
 def one_night(rng: np.random.Generator, drop: float, prompts: int) -> CheckedModel:
     differences = 0.2 * rng.standard_normal(prompts) - drop
-    watch = update(Watch(), differences)
+    watch = update((), differences)
     tonight, sustained = paired_change(differences), recent_change(watch)
     lasting = 1 - 1 / night_variance(watch).overdispersion
     return changed(GateFigure(tonight=tonight, sustained=sustained, prompts=prompts, lasting=lasting))

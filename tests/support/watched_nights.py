@@ -1,7 +1,6 @@
 """Years of nights, with and without a change, as a watch has them."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def year(
         apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
     if drop_at is not None:
         apart[drop_at:] -= drop
-    watch = Watch()
+    watch = ()
     for night, differences in enumerate(apart):
         left = max(fewest, round(PROMPTS - 4 * (PROMPTS - fewest) * night / nights))
         watch = update(watch, differences[:left], 1 / baseline_nights)
@@ -68,7 +67,7 @@ def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: f
 
 def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
     """The first night on which a drop beyond the limit is shown; infinite for never."""
-    for night in range(start, len(watch.nights) + 1):
+    for night in range(start, len(watch) + 1):
         ends = recent_change(until(watch, night)).interval
         if ends is not None and ends.high < -limit:
             return night
@@ -76,4 +75,4 @@ def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
 
 
 def until(watch: Watch, night: int) -> Watch:
-    return replace(watch, nights=watch.nights[:night])
+    return watch[:night]
