@@ -10,7 +10,7 @@ what is left: the calibration and the baseline are of another judge.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -222,12 +222,6 @@ def change_since(
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
     good, variance = drifts["good"], variances["good"]
-    variation: dict[str, Any] = {
-        "watched": variance.nights,
-        "spread": variance.spread,
-        "widening": variance.widening,
-        "is_overdispersed": variance.is_shown,
-    }
     record = ChangeResult(
         model=model,
         against=against,
@@ -242,7 +236,10 @@ def change_since(
         judge_moved=shift.moved is not None,
         good_sums=paired.watches["good"][0],
         bad_sums=paired.watches["bad"][0],
-        **variation if is_watched else {},
+        watched=variance.nights if is_watched else 0,
+        spread=variance.spread,
+        widening=variance.widening,
+        is_overdispersed=variance.is_shown,
     )
     return ModelChange(
         record=record,

@@ -150,7 +150,6 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
     if cost is None and entry.endpoint is not None and is_loopback(entry.endpoint.base_url):
         cost = 0.0  # our own machine charges nothing
     fit_notes = [] if setup.config.unit == CONVERSATION else fit_messages(scored.fit)
-    fit_notes = [line for line in fit_notes if line != scored.refused]
     missing = {f"no response: {reason}": count for reason, count in about["reasons"].items()}
     result = ModelResult(
         model=entry.name,
@@ -165,7 +164,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         refused=scored.refused,
         fit=scored.fit,
         notes=(
-            *(f"{line[0].upper()}{line[1:]}." for line in fit_notes),
+            *(f"{line[0].upper()}{line[1:]}." for line in fit_notes if line != scored.refused),
             *say_outside(run.summary.outside),
             *(f"{line}." for line in say_flags(run.summary.flagged, LEFT_OUT)),
         ),

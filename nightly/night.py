@@ -9,7 +9,7 @@ baseline. `nightly --again` judges an earlier night with the new one.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -57,6 +57,7 @@ from nightly.schema import (
     ModelNight,
     ModelResult,
     NightRecord,
+    Outcome,
 )
 from reports.comparison.pair_sentences import describe_pair
 from reports.outputs import write_junit
@@ -127,11 +128,9 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
             stale=setup.stale,
         )
     gates = check_gates(config.gates, checked.values())
-    status = gravest(result.outcome for result in gates) or "pass"
-    if failed and status != "regression":
-        status = "failed"  # without a gate no result would show it
-    if unresponsive:
-        status = "regression"  # likewise
+    gateless: dict[Outcome, Collection[str]] = {"failed": failed, "regression": unresponsive}
+    outcomes = (*(item.outcome for item in gates), *(kind for kind, names in gateless.items() if names))
+    status = gravest(outcomes) or "pass"
     record = NightRecord(
         config=config.name,
         night=setup.night,

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
 from calibration.estimate import Estimate
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, listed, money, percent, points, show, signed, slug
+from data.text import UNDEFINED, listed, money, percent, points, show, slug
 from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from nightly.dashboard.series import (
     FOUND_NIGHTS,
@@ -31,7 +31,6 @@ from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, O
 from reports.charts import Line, dot_plot, line_chart, mark, percent_tick, signed_tick
 from reports.page import Cell, Figure, Table, row
 
-TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table
 CHART_NIGHTS: Final = 180  # in a chart
 TREND_MODELS: Final = 6  # with a chart on the first page
 LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
@@ -375,17 +374,6 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
             "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
         ),
         ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
-        *(
-            [
-                (
-                    "Judge's shift on anchors",
-                    signed(health.shift.change.value),
-                    f"points of Good since {health.shift.since}",
-                )
-            ]
-            if health.shift
-            else []
-        ),
         *([("Cost", money(health.cost), cost)] if health.cost is not None else []),
     ]
 
@@ -447,7 +435,7 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
 
 def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, ModelResult, Outcome | None]]:
     """A model's newest nights, newest first, and the gravest that gates found on each."""
-    newest = list(enumerate(model.points))[: -TABLE_NIGHTS - 1 : -1]
+    newest = list(enumerate(model.points))[: -FOUND_NIGHTS - 1 : -1]
     return [
         (series.nights[at].night, result, gravest(item.outcome for item in model.findings.get(at, ())))
         for at, result in newest
