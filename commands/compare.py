@@ -229,7 +229,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
         return say_next(f"open {out / 'report.md'}")
     options = reading_words(ctx, ctx.params.keys() - ONCE)
     page = ("--html", "compared.html") if find_spec("jinja2") else ("--out", "compared")
-    say_next("see it as a page", "compare", *runs, *options, *page)
+    say_next("to see it as a page", "compare", *runs, *options, *page)
 
 
 def _score_files(

@@ -200,10 +200,8 @@ def test_a_models_row_says_its_corrected_shares(written: tuple[str, str, Any]) -
             assert text in html and text.replace("[", "\\[").replace("]", "\\]") in markdown
     assert {model["model"]: model["how"] for model in plain["models"]} == {
         **dict.fromkeys(GOOD_SHARES, "ratings"),
-        "dot": "refused",
+        "dot": "line",
     }
-    assert "refused: Bad: 3 calibrated models" not in html
-    assert "No level is given for dot; the table has the reason." in html
 
 
 def test_the_same_result_gives_the_same_page(tmp_path: Path, written: tuple[str, str, Any]) -> None:
