@@ -27,6 +27,7 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT), str(ROOT / "tests" / "support")]
 from topics import on_topic  # noqa: E402
+
 EXPECTED = Path(__file__).resolve().parent / "expected"
 SAMPLES = ROOT / "data" / "samples"
 LABELS = ("Bad", "Okay", "Good")
