@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from calibration.estimate import Estimate
+from calibration.estimate import Estimate, read_estimates
 from calibration.pairing import OF_THESE_RATERS, SpeaksFor
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
@@ -118,6 +118,8 @@ def read_calibration(path: Path) -> Calibration:
 
     row = read_sealed(path, what="calibration", version=FORMAT, remedy=MAKE_ANEW)
     del row["format"]
+    for rated in row.get("rated", {}).values():
+        rated["shares"] = read_estimates(rated["shares"])
     try:
         calibration: Calibration = TypeAdapter(Calibration).validate_python(row)
     except ValidationError as error:

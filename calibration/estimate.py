@@ -1,6 +1,7 @@
 """A statistic with its 95 % interval, and the difference of two of them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +51,18 @@ def estimate_of(value: float, low: float, high: float) -> Estimate:
     """Make an estimate of three numbers; ends that are no numbers are no interval."""
     is_known = math.isfinite(low) and math.isfinite(high)
     return Estimate(float(value), Interval(float(low), float(high)) if is_known else None)
+
+
+def read_estimates(rows: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
+    """Read what `as_dict` of several estimates returned, by their names."""
+
+    def as_number(value: float | None) -> float:
+        return math.nan if value is None else value
+
+    return {
+        name: estimate_of(*(as_number(row[key]) for key in ("value", "low", "high")))
+        for name, row in rows.items()
+    }
 
 
 def independent_difference(one: Estimate, other: Estimate) -> Estimate:

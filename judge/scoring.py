@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from calibration.artifact import CalibrationChoice, find_calibration
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, estimate_of
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, read_estimates
 from calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares, replies_digest
@@ -24,7 +24,7 @@ from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
-from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
+from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_object, read_summary, run_all
 from data.storage import (
     Columns,
     Remote,
@@ -123,8 +123,8 @@ class ScoredModel:
             name=row["model"],
             judged=row["judged"],
             unscored=row["reasons"],
-            shares=_read_shares(row["shares"]),
-            corrected=RefusedShares(refused) if refused else _read_shares(corrected) if corrected else None,
+            shares=read_estimates(row["shares"]),
+            corrected=RefusedShares(refused) if refused else read_estimates(corrected) if corrected else None,
             fit=PromptFit.from_dict(row["fit"]) if row["fit"] else None,
             is_rated=row["rated"],
         )
@@ -189,16 +189,6 @@ def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float |
     """Return shares for JSON, to six digits."""
     return {
         label: {key: None if end is None else round(end, 6) for key, end in share.as_dict().items()}
-        for label, share in shares.items()
-    }
-
-
-def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
-    def as_number(value: float | None) -> float:
-        return float("nan") if value is None else value
-
-    return {
-        label: estimate_of(*(as_number(share[key]) for key in ("value", "low", "high")))
         for label, share in shares.items()
     }
 
@@ -270,6 +260,7 @@ def score_file(
             write_reading_list(folder, source, unit)
         about = {
             "unit": unit,
+            "judge_option": judge.option or judge.name,
             "dimension": summary.dimension,
             "dimension_note": summary.dimension_note,
             "seed": seed,
@@ -346,7 +337,7 @@ def score_files(
             "some of these hold whole conversations and some single replies; score them with the same"
             " --unit first, and compare the runs"
         )
-    default = RunSummary.read(folders[0]).judge if folders else DEFAULT
+    default = judge_option(folders[0]) if folders else DEFAULT
     judge = load_judge(judge_name or default, unit=units.pop())
     scored: dict[Path, Path] = {}
     for path in files:
@@ -367,6 +358,12 @@ def score_files(
         labels={folder: names[path] for path, folder in scored.items()},
         sources=tuple(sources.values()),
     )
+
+
+def judge_option(run: Path) -> str:
+    """Return what `--judge` takes to score with the judge of a run: its name or its file."""
+    manifest = read_object(run / "manifest.json")
+    return str(manifest.get("judge_option") or manifest["judge"])
 
 
 def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
