@@ -7,8 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from calibration.estimate import Estimate, read_estimates
-from calibration.pairing import OF_THESE_RATERS, SpeaksFor
+from calibration.estimate import OF_THESE_RATERS, Estimate, SpeaksFor
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
 from data.rated_range import RatedRange
@@ -56,7 +55,7 @@ class RatedReplies:
     """The replies of a rated model, as a digest of all of them, and its corrected shares."""
 
     replies: str
-    shares: Mapping[str, Estimate]
+    shares: Mapping[str, Mapping[str, float | None]]
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for the cached digest
@@ -99,7 +98,9 @@ class Calibration:
     def rated_shares(self, model: str, replies: str) -> Mapping[str, Estimate] | None:
         """Return the shares of a rated model; None where these are other replies than were rated."""
         rated = self.rated.get(model)
-        return rated.shares if rated is not None and rated.replies == replies else None
+        if rated is None or rated.replies != replies:
+            return None
+        return {label: Estimate.from_dict(share) for label, share in rated.shares.items()}
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -118,8 +119,6 @@ def read_calibration(path: Path) -> Calibration:
 
     row = read_sealed(path, what="calibration", version=FORMAT, remedy=MAKE_ANEW)
     del row["format"]
-    for rated in row.get("rated", {}).values():
-        rated["shares"] = read_estimates(rated["shares"])
     try:
         calibration: Calibration = TypeAdapter(Calibration).validate_python(row)
     except ValidationError as error:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 CONFIDENCE = 0.95
+SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
+LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
+OF_THESE_RATERS: Final = (
+    "fewer than four people rated: the figures are of these raters only and claim nothing about people"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,16 @@ class Estimate:
         low, high = (self.interval.low, self.interval.high) if self.interval else (None, None)
         return {"value": finite_or_none(self.value), "low": low, "high": high}
 
+    @classmethod
+    def from_dict(cls, row: Mapping[str, float | None]) -> "Estimate":
+        """Read what `as_dict` returned.
+
+        >>> Estimate.from_dict({"value": 0.5, "low": None, "high": None})
+        Estimate(value=0.5, interval=None)
+        """
+        value, low, high = (math.nan if row[key] is None else row[key] for key in ("value", "low", "high"))
+        return estimate_of(value, low, high)  # type: ignore[arg-type]
+
 
 UNDEFINED: Final = Estimate(math.nan, None)
 
@@ -51,18 +66,6 @@ def estimate_of(value: float, low: float, high: float) -> Estimate:
     """Make an estimate of three numbers; ends that are no numbers are no interval."""
     is_known = math.isfinite(low) and math.isfinite(high)
     return Estimate(float(value), Interval(float(low), float(high)) if is_known else None)
-
-
-def read_estimates(rows: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
-    """Read what `as_dict` of several estimates returned, by their names."""
-
-    def as_number(value: float | None) -> float:
-        return math.nan if value is None else value
-
-    return {
-        name: estimate_of(*(as_number(row[key]) for key in ("value", "low", "high")))
-        for name, row in rows.items()
-    }
 
 
 def independent_difference(one: Estimate, other: Estimate) -> Estimate:

@@ -31,10 +31,10 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, Floats
+from calibration.estimate import Estimate, Floats, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
 from calibration.label_maps import LabelMap, MapChoice, choose_map, folds_of, held_out
-from calibration.pairing import Paired, SpeaksFor, given_labels, pair
+from calibration.pairing import Paired, given_labels, pair
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,
@@ -448,7 +448,7 @@ def make_calibration(
         covers=covers,
         speaks_for=paired.speaks_for,
         rated={
-            row.model: RatedReplies(replies=replies[row.model], shares=row.corrected)
+            row.model: RatedReplies(replies=replies[row.model], shares=to_plain(row.corrected))
             for row in model_fit.rows
             if row.model in replies and row.ratings and row.corrected
         },

@@ -3,22 +3,17 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.estimate import Floats, Integers
+from calibration.estimate import LEAST_RATERS, Floats, Integers, SpeaksFor
 from data.errors import UserError
 from data.judgments import first_number, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
-SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
-LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
-OF_THESE_RATERS: Final = (
-    "fewer than four people rated: the figures are of these raters only and claim nothing about people"
-)
 COLUMNS = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
 

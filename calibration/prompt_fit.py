@@ -11,7 +11,9 @@ from calibration.cluster import contrast
 from calibration.estimate import Estimate, Floats, Integers, estimate_of
 
 UNRESPONSIVE, UNCHECKED, RESPONSIVE = "unresponsive", "unchecked", "responsive"
-FEWEST_PROMPTS: Final = 10  # different prompts; with fewer the interval is too wide to decide anything
+FEWEST_PROMPTS: Final = (
+    10  # different prompts or conversations; with fewer the interval is too wide to decide anything
+)
 UNRESPONSIVE_BELOW: Final = 0.75  # upper end of the interval; shuffled replies have a fit of 0.5
 WIDEST: Final = 0.4  # width of an interval that still shows whether replies respond
 SAME_REPLY: Final = 0.95  # cosine of replies that count as nearly identical
@@ -56,8 +58,7 @@ class PromptFit:
         >>> PromptFit.from_dict(fit.as_dict()) == fit, fit.state
         (True, 'unresponsive')
         """
-        ends = (np.nan if values[key] is None else values[key] for key in ("value", "low", "high"))
-        return cls(estimate_of(*ends), values["prompts"], values["repeated"], values["english"])
+        return cls(Estimate.from_dict(values), values["prompts"], values["repeated"], values["english"])
 
 
 def fit_messages(fit: PromptFit | None) -> list[str]:
@@ -83,21 +84,30 @@ def fit_messages(fit: PromptFit | None) -> list[str]:
 
 
 def measure_fit(
-    replies: Floats, prompts: Floats, own: Integers, texts: Sequence[str], *, is_english: bool = True
+    replies: Floats,
+    prompts: Floats,
+    own: Integers,
+    texts: Sequence[str],
+    *,
+    groups: Integers | None = None,
+    is_english: bool = True,
 ) -> PromptFit | None:
     """Return the fit of replies from embeddings of length 1; None below ten different prompts.
 
     `prompts` has a row for each different prompt, `own` the row of each reply's prompt, and `texts` the
-    replies. The interval is a t-interval over replies, clustered by prompt, within 0 and 1.
+    replies. Prompts of one of `groups`, such as a conversation, are not compared with each other. The
+    interval is a t-interval over replies, clustered by group, within 0 and 1.
     """
-    if len(np.unique(own)) < FEWEST_PROMPTS:
+    groups = np.arange(len(prompts)) if groups is None else groups
+    own_group = groups[own]
+    if len(np.unique(own_group)) < FEWEST_PROMPTS:
         return None
     # Rounded, so that prompts with the same embedding tie whatever the order of the sums.
     similarity = (replies @ prompts.T).round(6)
     to_own = similarity[np.arange(len(own)), own][:, None]
-    # A prompt ties with itself: that half is no comparison.
-    wins = ((similarity < to_own) + (similarity == to_own) / 2).sum(axis=1) - 0.5
-    fit = contrast(wins / (len(prompts) - 1), np.ones(len(own)), own).estimate()
+    is_other = own_group[:, None] != groups
+    wins = ((similarity < to_own) + (similarity == to_own) / 2) * is_other
+    fit = contrast(wins.sum(axis=1) / is_other.sum(axis=1), np.ones(len(own)), own_group).estimate()
     ends = fit.interval
     clipped = np.clip([fit.value, *((ends.low, ends.high) if ends else (np.nan, np.nan))], 0, 1)
     return PromptFit(estimate_of(*clipped), len(prompts), _repeated(replies, own, texts), is_english)

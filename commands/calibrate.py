@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import FILE, ratings_options, reading_words, say, say_next, say_notes
+from commands.shared.options import FILE, reading_words, say, say_next, say_notes
+from commands.shared.rating_options import ratings_options
 from data.errors import UserError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json
     from calibration.agreement import choices
     from data.files import disk_errors
     from reports.calibration.choices_page import choice_agreement_page, plain_choices
-    from reports.html import write_page
+    from reports.markdown import write_page
     from reports.terminal import open_screen, print_lines, print_page
 
     found = [choices.agree_with_choices(judged, inputs.choices) for judged in inputs.judges]

@@ -17,11 +17,11 @@ from commands.shared.options import (
     complete_calibration,
     complete_judge,
     interruptible,
-    ratings_options,
     reading_words,
     say_next,
     say_notes,
 )
+from commands.shared.rating_options import ratings_options
 from data.errors import UserError
 from data.storage import Columns
 
@@ -138,13 +138,14 @@ def compare(
     """
     from calibration.comparison.compare_runs import ComparedChoices, ComparedRuns, ComparisonRequest
     from calibration.comparison.compare_runs import compare as compare_models
+    from data.files import write_texts
     from data.records import to_plain
     from judge.base import WEIGHTS
     from reports.calibration.choices_page import chosen_models_page, plain_choices
     from reports.comparison.comparison_page import compared_runs_row, junit_checks, runs_page
     from reports.comparison.comparison_screen import print_compared
     from reports.html import as_page
-    from reports.markdown import as_markdown, write_texts
+    from reports.markdown import as_markdown
     from reports.outputs import append_summary, write_junit
     from reports.rated_models_page import rated_models_page
     from reports.terminal import print_page, working
@@ -207,7 +208,7 @@ ONCE: Final = frozenset({"runs", "check", "out", "as_json", "junit", "github_sum
 def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence[Path]) -> None:
     """Suggest ratings where they would settle something, else the page."""
     from calibration.comparison.verdicts import SETTLED
-    from calibration.pairing import LEAST_RATERS
+    from calibration.estimate import LEAST_RATERS
     from commands.rate import say_more_ratings
     from rating.plan import PLAN_FILE, read_plan
 

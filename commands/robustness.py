@@ -63,7 +63,7 @@ def robustness(
     from judge.base import load_judge
     from judge.llm.endpoint import limit_cost, spent_by
     from judge.robustness.run import judge_saved, measure_robustness
-    from reports.html import write_page
+    from reports.markdown import write_page
     from reports.progress import progress
     from reports.robustness_page import robustness_page
     from reports.terminal import open_screen, print_lines, print_page

@@ -230,9 +230,9 @@ def score(
 
 def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> None:
     """The page of the conversations that were judged."""
+    from data.files import write_texts
     from reports.conversation_page import conversation_page, read_judged, say_levels
     from reports.html import as_page
-    from reports.markdown import write_texts
 
     summary = scored.summary
     levels = say_levels(summary)

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -131,3 +131,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: no such file") from error
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also a number of 5,000 digits
         raise UserError(f"{path}: not TOML: {error}") from error
+
+
+def write_texts(files: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write a report's files, each whole or not at all."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            with replacing(folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
+    return [folder / name for name in files]

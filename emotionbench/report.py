@@ -21,7 +21,7 @@ from emotionbench.alignment import (
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
 from reports.charts import line_chart
-from reports.html import write_page
+from reports.markdown import write_page
 from reports.page import Cell, Figure, Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_page
 

@@ -4,10 +4,10 @@ import json
 from math import exp, log
 from pathlib import Path
 
+from calibration.comparison.published_models import count_labels, read_study
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
 from data.rubric import read_rubric
-from data.studies.label_counts import count_labels, read_study
 from judge.base import Judge
 
 CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was

@@ -1,22 +1,28 @@
-"""Sentence embeddings by all-MiniLM-L6-v2 as published, quantized to int8 (`training/export_embedder.py`)."""
+"""Sentence embeddings by all-MiniLM-L6-v2 (`training/export_embedder.py`), and prompt fit by them."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import numpy as np
+
+from calibration.prompt_fit import PromptFit, measure_fit
+from data.records import REPLY, Exchange
+from data.text import clean
 from judge.base import WEIGHTS
-from judge.classifier.judge import MODEL, TOKENIZER, check_files, open_session, read_card
 from judge.engine import count_cores
-
-if TYPE_CHECKING:
-    import numpy as np
+from judge.input_checks import FOREIGN, why_unreadable
+from judge.onnx_model import MODEL, TOKENIZER, check_files, open_session, read_card
 
 FOLDER: Final = WEIGHTS / "minilm"
 WIDTH: Final = 384  # of an embedding
 MAX_TOKENS: Final = 128  # what the model was trained with; 256, its published limit, takes twice the time
 MAX_CHARACTERS: Final = 2_000  # more than 128 tokens of prose
+MAX_REPLIES: Final = 200  # of a model
+TURNS_BEFORE: Final = 2  # earlier turns that are read with the prompt
 
 
 class SentenceEmbedder:
@@ -42,10 +48,8 @@ class SentenceEmbedder:
         tokenizer.enable_truncation(MAX_TOKENS)
         return tokenizer
 
-    def embed(self, texts: Sequence[str]) -> "np.ndarray":
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return one row per text; equal texts are computed once."""
-        import numpy as np
-
         if not texts:
             return np.empty((0, WIDTH))
         different = list(dict.fromkeys(texts))
@@ -69,3 +73,71 @@ class SentenceEmbedder:
 def shared_embedder() -> SentenceEmbedder:
     """Return the embedder of this process."""
     return SentenceEmbedder()
+
+
+Row = tuple[str, str, str, str]  # digest of the reply, conversation, prompt and reply
+
+
+class FitCollector:
+    """Replies by model, as many as fit is measured on: those with the smallest content digests.
+
+    The choice depends neither on the order of the rows nor on a resumed run. A reply that occurs twice counts
+    once. Conversations are not collected: their replies share one speaker's topic.
+    """
+
+    def __init__(self, unit: str = REPLY) -> None:
+        self.unit = unit
+        self.rows: dict[str, list[Row]] = {}  # sorted by digest
+
+    def add(self, exchange: Exchange) -> None:
+        """Add a row; memory is bounded for each model."""
+        if self.unit != REPLY:
+            return
+        rows, digest = self.rows.setdefault(exchange.model, []), exchange.content_digest
+        position = bisect_left(rows, (digest,))
+        if position == MAX_REPLIES or (position < len(rows) and rows[position][0] == digest):
+            return
+        reply = clean(exchange.response[:MAX_CHARACTERS])
+        rows.insert(position, (digest, group_of(exchange), prompt_text(exchange), reply))
+        del rows[MAX_REPLIES:]
+
+    def result(self) -> dict[str, PromptFit | None]:
+        """Return the fit of every model; None where it answered fewer than ten different prompts."""
+        # Together, as models mostly answer the same prompts.
+        texts = {text: None for rows in self.rows.values() for _, _, *pair in rows for text in pair}
+        embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
+        return {model: _fit(rows, embeddings) for model, rows in self.rows.items()}
+
+
+def fit_by_model(exchanges: Iterable[Exchange], unit: str = REPLY) -> dict[str, PromptFit | None]:
+    """Return the prompt fit of every model; empty for conversations."""
+    collector = FitCollector(unit)
+    for exchange in exchanges:
+        collector.add(exchange)
+    return collector.result()
+
+
+def prompt_text(exchange: Exchange) -> str:
+    """Return the prompt, then the two turns before it, latest first: what is cut is what is oldest."""
+    turns = [exchange.prompt, *(turn.text for turn in exchange.dialogue[: -TURNS_BEFORE - 1 : -1])]
+    return "\n".join(turns)[:MAX_CHARACTERS]
+
+
+def group_of(exchange: Exchange) -> str:
+    """Return what names the conversation: prompts of one have a topic in common and are not compared."""
+    return exchange.dialogue[0].text if exchange.dialogue else exchange.prompt
+
+
+def _fit(rows: list[Row], embeddings: Mapping[str, np.ndarray]) -> PromptFit | None:
+    replies = [reply for *_, reply in rows]
+    groups = {prompt: group for _, group, prompt, _ in rows}
+    number = {prompt: index for index, prompt in enumerate(groups)}
+    foreign = sum((why_unreadable(reply) or "").startswith(FOREIGN) for reply in replies)
+    return measure_fit(
+        np.array([embeddings[reply] for reply in replies]),
+        np.array([embeddings[prompt] for prompt in groups]),
+        np.array([number[prompt] for _, _, prompt, _ in rows]),
+        replies,
+        groups=np.unique(list(groups.values()), return_inverse=True)[1],
+        is_english=2 * foreign <= len(replies),
+    )

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from calibration.artifact import CalibrationChoice, find_calibration
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, read_estimates
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
 from calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares, replies_digest
@@ -45,9 +45,9 @@ from data.tables import (
     write_rows,
 )
 from judge.base import DEFAULT, Judge, load_judge
+from judge.embeddings import FitCollector
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
-from judge.fit_by_model import FitCollector
 
 AUTO = "auto"
 CAVEAT = {
@@ -123,8 +123,8 @@ class ScoredModel:
             name=row["model"],
             judged=row["judged"],
             unscored=row["reasons"],
-            shares=read_estimates(row["shares"]),
-            corrected=RefusedShares(refused) if refused else read_estimates(corrected) if corrected else None,
+            shares=_read_shares(row["shares"]),
+            corrected=RefusedShares(refused) if refused else _read_shares(corrected) if corrected else None,
             fit=PromptFit.from_dict(row["fit"]) if row["fit"] else None,
             is_rated=row["rated"],
         )
@@ -191,6 +191,10 @@ def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float |
         label: {key: None if end is None else round(end, 6) for key, end in share.as_dict().items()}
         for label, share in shares.items()
     }
+
+
+def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
+    return {label: Estimate.from_dict(share) for label, share in shares.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,7 +488,7 @@ def summarize(
         fit, level = fits.get(item.model), corrected.get(item.model)
         replies = replies_digest(tally.replies.get(item.model, 0))
         correction = calibrated.calibration
-        rated_shares = correction.rated_shares(item.model, replies) if correction else None
+        is_rated = correction is not None and correction.rated_shares(item.model, replies) is not None
         if fit is not None and fit.state == UNRESPONSIVE:
             level = RefusedShares(fit_messages(fit)[0])
         scored.append(
@@ -495,7 +499,7 @@ def summarize(
                 shares=item.shares,
                 corrected=level,
                 fit=fit,
-                is_rated=rated_shares is not None and level is rated_shares,
+                is_rated=is_rated,
             )
         )
     summary = RunSummary(

@@ -1,14 +1,11 @@
-"""A page as files: HTML to look at, the same as Markdown, and the figures as JSON."""
+"""A page as one HTML file."""
 
-import json
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reports.charts import element, shape, visible
-from reports.markdown import as_markdown, write_texts
 from reports.page import Page
 
 if TYPE_CHECKING:
@@ -17,17 +14,6 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 STRONGEST_TINT = 0.55  # of the pure colour; more, and the text upon it could not be read
-
-
-def write_page(page: Page, result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write a page as report.html and report.md, and what it was made from as report.json."""
-    files = {
-        "report.html": as_page(page),
-        "report.md": as_markdown(page),
-        # Escaped to ASCII: nothing in it can turn the line around in an editor or a terminal.
-        "report.json": json.dumps(result, indent=2, allow_nan=False) + "\n",
-    }
-    return write_texts(files, folder)
 
 
 def as_page(page: Page) -> str:

@@ -1,16 +1,30 @@
-"""A page as Markdown; what people and models wrote stays text, whatever it looks like."""
+"""A page as Markdown, and as files; what people and models wrote stays text, whatever it looks like."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from data.files import disk_errors, replacing
+from data.files import write_texts
 from reports.charts import visible
+from reports.html import as_page
 from reports.page import Example, Page, Section, Table
 
 # All that could start an emphasis, a link, a table cell, an address or HTML.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&@$]|:(?=//)|(?<=www)\.)")
 _START = re.compile(r"^(\s*(?:\d+(?=[.)](?:\s|$)))?)([-+=]|(?<=\d)[.)])", re.MULTILINE)
+
+
+def write_page(page: Page, result: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write a page as report.html and report.md, and what it was made from as report.json."""
+    files = {
+        "report.html": as_page(page),
+        "report.md": as_markdown(page),
+        # Escaped to ASCII: nothing in it can turn the line around in an editor or a terminal.
+        "report.json": json.dumps(result, indent=2, allow_nan=False) + "\n",
+    }
+    return write_texts(files, folder)
 
 
 def plain(text: str) -> str:
@@ -38,16 +52,6 @@ def as_markdown(page: Page) -> str:
     for section in page.sections:
         lines += _section(section)
     return "\n".join([*lines, plain(page.foot), ""])
-
-
-def write_texts(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write a report's files, each whole or not at all."""
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            with replacing(folder / name) as partial:
-                partial.write_text(text, encoding="utf-8")
-    return [folder / name for name in files]
 
 
 def _section(section: Section) -> Iterator[str]:

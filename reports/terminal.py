@@ -27,7 +27,7 @@ class Screen(Console):
     """A console that leaves a closed pipe to `cli.py`; rich would exit with 1."""
 
     def on_broken_pipe(self) -> None:
-        raise
+        raise  # the error that rich is handling
 
 
 def open_screen(*, stderr: bool = False) -> Console:

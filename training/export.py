@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from data.errors import UserError
 from data.records import LABELS
-from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
 from judge.classifier.preprocessing import ReplyTokenizer
 from judge.classifier.quantization import (
     DOWN_PROJ,
@@ -34,6 +33,7 @@ from judge.classifier.quantization import (
     quantize_weight,
     rotate_inner,
 )
+from judge.onnx_model import MODEL, TOKENIZER, import_onnxruntime
 from training.network import JudgeNetwork, LoraLinear
 
 MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files

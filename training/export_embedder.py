@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from data.storage import digest_file
-from judge.classifier.judge import CARD, MODEL, TOKENIZER
 from judge.embeddings import FOLDER
+from judge.onnx_model import CARD, MODEL, TOKENIZER
 from training.export import quantize_onnx, write_onnx
 from training.network import load_base
 

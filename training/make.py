@@ -18,9 +18,10 @@ from data.rated_range import rated_range_of
 from data.records import LABELS, Exchange, digest_json, shape_of, to_plain
 from data.storage import digest_file
 from judge.classifier.gpu_backend import CONFIG_KEYS
-from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, TOKENIZER, ClassifierJudge
+from judge.classifier.judge import MEANS, NETWORK, ClassifierJudge
 from judge.classifier.preprocessing import normalize
 from judge.classifier.quantization import find_base, find_base_file
+from judge.onnx_model import CARD, MODEL, TOKENIZER
 from training.environment import make_deterministic, package_versions
 from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder, write_means
 from training.fine_tune import Progress, match_shares, train_judge, trainable_networks

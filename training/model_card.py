@@ -6,7 +6,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.text import percent, show
-from judge.classifier.judge import CARD, read_card
+from judge.onnx_model import CARD, read_card
 from training.recipe import Recipe, build_recipe
 from training.trials import JUDGE, MODEL_APART, SETS_APART
 

@@ -24,8 +24,8 @@ from calibration.agreement.metrics import (
 )
 from calibration.bootstrap import Draws, Sampled, resample_clusters, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
-from calibration.pairing import Paired, SpeaksFor
+from calibration.estimate import UNDEFINED, Estimate, Floats, Integers, SpeaksFor
+from calibration.pairing import Paired
 from data.errors import UserError
 
 PILOT_KAPPA: Final = 0.2817  # weighted, of the crowd study's pilot; with which weights is not known

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.cluster import clustered_share
-from calibration.estimate import Estimate
-from calibration.pairing import LEAST_RATERS, SpeaksFor
+from calibration.estimate import LEAST_RATERS, Estimate, SpeaksFor
 from data.errors import UserError
 from data.judgments import Judged
 from data.rating_files.pairwise_choices import Choice

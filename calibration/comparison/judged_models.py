@@ -25,8 +25,8 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import Estimate, Floats, Integers, Interval
-from calibration.pairing import LEAST_RATERS, chances_of
+from calibration.estimate import LEAST_RATERS, Estimate, Floats, Integers, Interval
+from calibration.pairing import chances_of
 from calibration.prompt_fit import PromptFit
 from calibration.shares.correction import UNCALIBRATED, correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate

@@ -1,7 +1,9 @@
 """The crowd study's models as baselines: human shares, with intervals that count raters."""
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -10,8 +12,8 @@ from calibration.cluster import UNIT, t_intervals
 from calibration.estimate import Estimate, Floats, estimate_of
 from data.errors import UserError
 from data.records import LABELS
-from data.studies.label_counts import count_labels_by_model, read_study
 
+STUDY_COUNTS: Final = Path(__file__).parents[2] / "data" / "studies" / "empathy-study-counts.csv"
 PREFIX: Final = "study:"
 RATERS: Final = 200  # of each model, ten ratings each
 # By label, from ICC(1) within raters; the counts alone do not tell, so a test holds these to the ratings.
@@ -25,6 +27,48 @@ DESIGN_EFFECTS: Final = {
 }
 # For plans, where a calibration does not give its own: of language models' replies it is 1.8 to 2.5.
 USUAL_DESIGN_EFFECT: Final = 2.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyCell:
+    """How often people gave each label to one model's responses about one emotion."""
+
+    emotion: str
+    sentiment: str
+    model: str
+    counts: Mapping[str, int]
+
+
+def read_study() -> tuple[StudyCell, ...]:
+    """Return the cells of the study, in file order; the file's `system` is our model."""
+    with STUDY_COUNTS.open(encoding="utf-8", newline="") as stream:
+        return tuple(
+            StudyCell(
+                emotion=row["emotion"],
+                sentiment=row["sentiment"],
+                model=row["system"],
+                counts={label: int(row[label.lower()]) for label in LABELS},
+            )
+            for row in csv.DictReader(stream)
+        )
+
+
+def count_labels(cells: Iterable[StudyCell]) -> dict[str, int]:
+    """Return how often each label was given over all the cells.
+
+    >>> cell = StudyCell(emotion="proud", sentiment="positive", model="m", counts=dict.fromkeys(LABELS, 2))
+    >>> count_labels([cell, cell])
+    {'Bad': 4, 'Okay': 4, 'Good': 4}
+    """
+    every = list(cells)
+    return {label: sum(cell.counts[label] for cell in every) for label in LABELS}
+
+
+def count_labels_by_model(cells: Iterable[StudyCell]) -> dict[str, dict[str, int]]:
+    """Return how often each label was given to every model, in order of first appearance."""
+    every = list(cells)
+    models = dict.fromkeys(cell.model for cell in every)
+    return {model: count_labels(cell for cell in every if cell.model == model) for model in models}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.comparison.verdicts import SETTLED, Verdict
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, estimate_of
+from calibration.estimate import CONFIDENCE, LEAST_RATERS, UNDEFINED, Estimate, Floats, estimate_of
 from calibration.monitoring.confidence_sequence import as_t, half_width
-from calibration.pairing import LEAST_RATERS
 from calibration.shares.planning import round_up
 from data.text import listed, percent
 

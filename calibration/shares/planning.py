@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibration.cluster import reach
-from calibration.pairing import LEAST_RATERS
+from calibration.estimate import LEAST_RATERS
 
 RATINGS_EACH: Final = 10  # of one model by one person
 

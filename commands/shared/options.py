@@ -74,64 +74,6 @@ def column_options(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda made, option: option(made), reversed(options), made)
 
 
-def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options on how a file of ratings is read; the command takes them together as `reading`."""
-
-    @wraps(command)
-    def gathered(
-        *args: Any,
-        scale: str | None,
-        cut: str | None,
-        columns: tuple[str, ...],
-        ai_raters: str | None,
-        skip_invalid: bool,
-        **rest: Any,
-    ) -> None:
-        from data.judgments import parse_scale
-        from data.rating_files.sheet import SheetOptions, parse_stated
-
-        reading = SheetOptions(
-            scale=parse_scale(scale) if scale is not None else None,
-            cut=tuple(part.strip() for part in cut.split(",")) if cut is not None else None,
-            columns=parse_stated(columns),
-            ai_raters=tuple(name.strip() for name in (ai_raters or "").split(",") if name.strip()),
-            skip_invalid=skip_invalid,
-        )
-        command(*args, reading=reading, **rest)
-
-    options: list[Decorator] = [
-        click.option(
-            "--scale",
-            metavar="LOW-HIGH|LEVELS",
-            help="The ratings' levels, worst first: 1-5, or poor,fair,good."
-            "  [default: Bad,Okay,Good, thumbs or stars, whichever they are]",
-        ),
-        click.option(
-            "--cut",
-            metavar="OKAY,GOOD",
-            help="On another scale than the judge's: the lowest level that is Okay, and that is Good."
-            "  [default: thirds of the scale]",
-        ),
-        click.option(
-            "--column",
-            "columns",
-            metavar="FIELD=NAME",
-            multiple=True,
-            help="Which column of the ratings is id, rater, rating, model, prompt, response ...;"
-            " may be repeated.  [default: by its name]",
-        ),
-        click.option(
-            "--ai-raters",
-            metavar="NAMES|all",
-            help="Raters who are AIs, separated by commas."
-            "  [default: those that the column rater_kind or their name tells]",
-        ),
-        click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on."),
-    ]
-    made: Callable[..., None] = gathered
-    return reduce(lambda made, option: option(made), reversed(options), made)
-
-
 def device_option(command: Callable[..., None]) -> Callable[..., None]:
     """`--device`, which every classifier that the command loads goes by; the command does not take it."""
 

@@ -49,7 +49,7 @@ def figures() -> dict[str, str]:
         "worth": f"{unknown['worth_in_ratings']:,.0f}",
         "calibrated_models": str(len(rated.models)),
         "calibrated_ratings": f"{calibration.count:,}",
-        "line": f"{100 * line.intercept:.1f} + {line.slope:.2f} \N{MULTIPLICATION SIGN} judge",
+        "line_slope": f"{line.slope:.2f}",
         "line_spread": f"{100 * line.between_sd:.1f}",
         "range_low": f"{100 * low:.0f}",
         "range_high": f"{100 * high:.0f}",

@@ -175,16 +175,14 @@ def sets_apart() -> str:
 
 def prompt_fit() -> str:
     """Return how often prompt fit flags genuine replies and catches shuffled ones, by set."""
-    measured = json.loads(PROMPT_FIT.read_text(encoding="utf-8"))
-    rows: dict[tuple[str, str], list[str]] = {}
-    for item in measured:
-        name = item["set"] + (", at most five words" if item["replies"] == "short" else "")
+    rows: dict[str, list[str]] = {}
+    for item in json.loads(PROMPT_FIT.read_text(encoding="utf-8")):
+        name = item["set"] + (", five words or fewer" if item["replies"] == "short" else "")
         ends = dict.fromkeys(f"{item['fit'][end]:.2f}" for end in (0, -1))
-        row = rows.setdefault((name, item["replies"]), [name, str(item["systems"]), " to ".join(ends)])
+        row = rows.setdefault(name, [name, str(item["systems"]), " to ".join(ends)])
         row.append(f"{item['flagged_genuine']:.1f} / {item['caught_shuffled']:.0f}")
-    ordered = sorted(rows.values(), key=lambda row: row[0].endswith("words"))
     heads = ["set", "systems", "fit", "n = 10", "n = 20", "n = 40"]
-    return table(heads, [row + [""] * (len(heads) - len(row)) for row in ordered])
+    return table(heads, [row + [""] * (len(heads) - len(row)) for row in rows.values()])
 
 
 def nightly_keys() -> str:

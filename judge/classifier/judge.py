@@ -1,7 +1,6 @@
 """The fine-tuned judges: ONNX Runtime on the CPU, torch on a GPU."""
 
 import ctypes
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from judge.classifier.preprocessing import (
     write_context,
 )
 from judge.engine import count_cores
+from judge.onnx_model import CARD, MODEL, TOKENIZER, check_files, open_session, read_card
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
 RULES_VERSION = 5
-MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
 CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
 REPLIES_PER_CORE = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
@@ -291,56 +290,7 @@ def _warn_once(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def open_session(path: Path, weights: "Mapping[str, np.ndarray] | None" = None) -> Any:
-    """A network that runs; `weights` are those that its graph names and no file holds."""
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    if weights:
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
-        options.add_external_initializers(list(weights), values)
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    session.weights = weights  # read where they are, so that they have to be there as long as the session
-    return session
-
-
-def import_onnxruntime() -> Any:
-    """ONNX Runtime, which otherwise reports its use over the network and keeps a device id: not from here."""
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime
-
-    return onnxruntime
-
-
 def version_of(weights: str) -> str:
     """A judge's version from the hash of its weights, how it reads and labels, and what runs the network."""
     runtime = ".".join(version_of_package("onnxruntime").split(".")[:2])
     return sha256(f"{RULES_VERSION} {runtime} {weights}".encode()).hexdigest()[:12]
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """What is known of a trained judge; without it nothing is judged."""
-    try:
-        card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: no trained judge here ({CARD} is missing)") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{folder / CARD}: cannot be read: {error}; install or train again") from error
-    missing = {"files", "caveat"} - set(card if isinstance(card, dict) else ())
-    if missing:
-        raise UserError(f"{folder / CARD}: lacks {', '.join(sorted(missing))}; install or train again")
-    if not isinstance(card["files"], dict) or not card["files"]:
-        raise UserError(f"{folder / CARD}: files: names and hashes expected, not {card['files']!r}")
-    return card
-
-
-def check_files(folder: Path, stated: dict[str, str]) -> str:
-    """Refuse weights that are not the ones on the card; returns one hash of them all."""
-    digest = sha256()
-    for name, expected in sorted(stated.items()):
-        actual = digest_file(folder / name)
-        if actual != expected:
-            raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
-        digest.update(actual.encode())
-    return digest.hexdigest()

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Final
 
+from calibration.estimate import OF_THESE_RATERS
 from calibration.fit import CalibrationReport, RunRow
-from calibration.pairing import OF_THESE_RATERS
 from data.records import NOUNS, PROMPT_NOUNS
 from data.text import AnyEstimate, number, show_estimate
 from reports.calibration.verdict import say_ceiling

@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from calibration.estimate import Estimate
+from calibration.estimate import OF_THESE_RATERS, Estimate
 from calibration.fit import CalibrationReport
-from calibration.pairing import OF_THESE_RATERS
 from data.crisis import say_flags
 from data.rated_range import say_rated_range
 from data.records import NOUNS, to_plain
@@ -29,7 +28,7 @@ from reports.calibration.verdict import (
     say_headline,
     say_verdict,
 )
-from reports.html import write_page
+from reports.markdown import write_page
 from reports.page import Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_tables, print_text
 

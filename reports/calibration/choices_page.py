@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calibration.agreement.choices import ChoiceAgreement, ChosenModels
-from calibration.pairing import LEAST_RATERS
+from calibration.estimate import LEAST_RATERS
 from data.records import to_plain
 from data.text import percent
 from reports.calibration.verdict import count_people

@@ -6,9 +6,8 @@ from math import inf, isfinite
 
 from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
-from calibration.estimate import Estimate
+from calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
 from calibration.fit import CalibrationReport
-from calibration.pairing import LEAST_RATERS, OF_THESE_RATERS
 from calibration.shares.planning import round_up
 from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError

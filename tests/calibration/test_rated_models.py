@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from repository import SHARED
 from scipy import stats
 
-from calibration.comparison.published_models import DESIGN_EFFECTS, published
+from calibration.comparison.published_models import DESIGN_EFFECTS, published, read_study
 from calibration.comparison.rated_models import (
     RatedComparison,
     RatedGroup,
@@ -23,7 +23,6 @@ from calibration.comparison.rated_models import (
 )
 from calibration.multiple_testing import benjamini_hochberg, holm
 from data.records import to_plain
-from data.studies.label_counts import read_study
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 PAPER = ("human", "gpt-4", "llama-2-70b-chat", "gemini-1.0-pro", "mixtral-8x7b-instruct")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from repository import SHARED
 
+from calibration.comparison.published_models import count_labels_by_model, read_study
 from data.errors import UserError
 from data.importers import SOURCES, import_source
 from data.importers.intake import Imported, SetAside
 from data.importers.rated_conversations import PEOPLE, exchange_of, parse_transcript
 from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import LABELS, Turn
-from data.studies.label_counts import count_labels_by_model, read_study
 from data.tables import read_exchanges, read_ratings, write_rows
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from data.errors import OperationalError, UserError
-from data.files import replacing
+from data.files import replacing, write_texts
 from data.records import Exchange, judgment_of, unscored
 from data.runs import Run, ScorePlan, open_run, read_manifest, read_summary
 from data.tables import BadRow
-from reports.markdown import write_texts
 
 PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [

@@ -1,7 +1,7 @@
 """The published counts of the crowd study, read and summed."""
 
+from calibration.comparison.published_models import count_labels, count_labels_by_model, read_study
 from data.records import EMOTIONS, POSITIVE_EMOTIONS
-from data.studies.label_counts import count_labels, count_labels_by_model, read_study
 
 
 def test_the_published_totals_stand():

@@ -18,7 +18,7 @@ from calibration.prompt_fit import (
     measure_fit,
 )
 from data.records import CONVERSATION, Exchange, Turn
-from judge.fit_by_model import MAX_REPLIES, FitCollector, fit_by_model
+from judge.embeddings import MAX_REPLIES, FitCollector, fit_by_model
 
 GENERIC = "I'm so sorry to hear that. You are not alone, and I am here for you."
 
@@ -134,7 +134,7 @@ def test_the_collector_is_bounded_and_independent_of_order_and_repetition() -> N
     (kept,) = one.rows.values()
     assert len(kept) == MAX_REPLIES
     assert kept[0][0] == min(row.content_digest for row in rows)
-    assert kept[0][1].endswith("\nturn 3\nturn 2")
+    assert kept[0][1] == "turn 0" and kept[0][2].endswith("\nturn 3\nturn 2")
 
 
 def test_fit_in_another_language_is_not_checked() -> None:

@@ -24,9 +24,10 @@ from data.records import Exchange
 from data.storage import digest_file
 from data.tables import read_exchanges
 from judge.base import load_judge
-from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
+from judge.classifier.judge import MEANS, NETWORK, ClassifierJudge
 from judge.classifier.preprocessing import normalize, prepare
 from judge.classifier.quantization import find_base_file
+from judge.onnx_model import CARD, MODEL
 from training.make import export, make_judge
 from training.network import LoraLinear, TrainedNetworks, make_network
 from training.recipe import Recipe, read_recipe

@@ -20,8 +20,9 @@ from judge.base import WEIGHTS, load_judge
 from judge.classifier import gpu_backend
 from judge.classifier import judge as classifier
 from judge.classifier.gpu_backend import TorchNetworks, dequantize, read_weights
-from judge.classifier.judge import CARD, MODEL, ClassifierJudge
+from judge.classifier.judge import ClassifierJudge
 from judge.classifier.preprocessing import ReplyTokenizer
+from judge.onnx_model import CARD, MODEL
 from judge.scoring import score_file
 from training.export import write_decoder
 from training.network import JudgeNetwork

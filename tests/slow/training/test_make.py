@@ -15,8 +15,9 @@ from click.testing import Result
 import training.make
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.judge import CARD, ClassifierJudge, read_card
+from judge.classifier.judge import ClassifierJudge
 from judge.classifier.preprocessing import normalize, write_context
+from judge.onnx_model import CARD, read_card
 from training.export import SingleExchangeModel
 from training.make import make_judge
 from training.model_card import DEFAULT_TEXT, state_caveat

@@ -1,0 +1,65 @@
+"""ONNX models on disk: the card with the digests of their files, and sessions that run them."""
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UserError
+from data.storage import digest_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
+
+
+def open_session(path: Path, weights: "Mapping[str, np.ndarray] | None" = None) -> Any:
+    """A network that runs; `weights` are those that its graph names and no file holds."""
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    if weights:
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
+        options.add_external_initializers(list(weights), values)
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session.weights = weights  # read where they are, so that they have to be there as long as the session
+    return session
+
+
+def import_onnxruntime() -> Any:
+    """ONNX Runtime, which otherwise reports its use over the network and keeps a device id: not from here."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """What is known of a trained judge; without it nothing is judged."""
+    try:
+        card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: no trained judge here ({CARD} is missing)") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{folder / CARD}: cannot be read: {error}; install or train again") from error
+    missing = {"files", "caveat"} - set(card if isinstance(card, dict) else ())
+    if missing:
+        raise UserError(f"{folder / CARD}: lacks {', '.join(sorted(missing))}; install or train again")
+    if not isinstance(card["files"], dict) or not card["files"]:
+        raise UserError(f"{folder / CARD}: files: names and hashes expected, not {card['files']!r}")
+    return card
+
+
+def check_files(folder: Path, stated: dict[str, str]) -> str:
+    """Refuse weights that are not the ones on the card; returns one hash of them all."""
+    digest = sha256()
+    for name, expected in sorted(stated.items()):
+        actual = digest_file(folder / name)
+        if actual != expected:
+            raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
+        digest.update(actual.encode())
+    return digest.hexdigest()
