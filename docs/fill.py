@@ -40,6 +40,8 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_accuracy": reference_tables.accuracy,
         "table_sets_apart": reference_tables.sets_apart,
         "table_prompt_fit": reference_tables.prompt_fit,
+        "table_simulated_answers": reference_tables.simulated_answers,
+        "table_real_answers": reference_tables.real_answers,
     }
 
 

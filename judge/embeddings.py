@@ -124,8 +124,9 @@ def prompt_text(exchange: Exchange) -> str:
 
 
 def group_of(exchange: Exchange) -> str:
-    """Return what names the conversation: prompts of one have a topic in common and are not compared."""
-    return exchange.dialogue[0].text if exchange.dialogue else exchange.prompt
+    """Return what names the conversation, its first two turns: its prompts share a topic."""
+    turns = [*(turn.text for turn in exchange.dialogue[:2]), exchange.prompt, exchange.response]
+    return "\n".join(turns[:2])
 
 
 def _fit(rows: list[Row], embeddings: Mapping[str, np.ndarray]) -> PromptFit | None:

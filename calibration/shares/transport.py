@@ -208,9 +208,9 @@ def _posterior(calibrated: CalibratedModels) -> _Posterior:
 
 
 def side_beyond(calibrated: CalibratedModels, target: TargetModel) -> Side | None:
-    """Return on which side of the rated range a model lies, by more than two standard errors."""
+    """Return on which side of the rated range a model lies, by more than its standard error."""
     low, high = calibrated.range
-    slack = 2 * math.sqrt(target.judge_noise)
+    slack = math.sqrt(target.judge_noise)
     if low - slack <= target.judge <= high + slack:
         return None
     return "below" if target.judge < low else "above"

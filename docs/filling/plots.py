@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from calibration.comparison.published_models import published
 from data.text import percent
-from reports.charts import Line, Mark, dot_plot, element, words
+from reports.charts import Line, Look, Mark, dot_plot, element, words
 
 GOOD: Final = "Good"
-ENDS: Final = {"value": "value", "low": "low", "high": "high"}  # of a mark, and in a summary
 PICTURE_WIDTH, PICTURE_EDGE, PICTURE_HEAD = 720, 24, 44  # pixels; the head holds the title
 # A picture in a README sees neither the page's style sheet nor its colours: it brings a ground of its own.
 PICTURE_STYLE = """
@@ -29,22 +29,21 @@ text { font: 15px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-seri
 
 
 def demo_picture(summary: Mapping[str, Any]) -> str:
-    """Return the demo's models as SVG: their Good shares, and which of them are refused."""
-    lines, descriptions = [], []
-    for model in summary["models"]:
-        share = (model["corrected"] or {}).get(GOOD)
-        mark = Mark(look="judge", **{key: share and 100 * share[name] for key, name in ENDS.items()})
-        figure = percent(share) if share else "refused: unlike the rated"
-        band = None if share else (0.0, 100.0)  # it may lie anywhere
-        lines.append(Line(name=model["model"], figure=figure, marks=(mark,), band=band))
-        descriptions.append(f"{model['model']} {figure}")
-    title = "Share of Good ratings to expect, in per cent, with 95 % intervals"
+    """Return the demo's models as SVG: their Good shares, and those of two models of the study."""
+    shares = {model["model"]: model["corrected"][GOOD] for model in summary["models"]}
+    shares |= {name: published(name).shares[GOOD].as_dict() for name in ("study:human", "study:gpt-4")}
+    lines = []
+    for name, share in shares.items():
+        look: Look = "people" if name.startswith("study:") else "judge"
+        mark = Mark(look=look, **{key: 100 * value for key, value in share.items()})
+        lines.append(Line(name=name, figure=percent(share), marks=(mark,)))
+    title = "Estimated share of Good ratings, %, with 95% CI; study: human ratings"
     dots = dot_plot(
         "",
         lines,
         name="shares",
         title=title,
-        description="; ".join(descriptions),
+        description="; ".join(f"{line.name} {line.figure}" for line in lines),
         tick=lambda value: f"{value:g}",
         domain=(0, 100),
     ).svg

@@ -70,6 +70,24 @@ RIVALS: Final = {
     "reply length": "length",
     "majority": "majority",
 }
+# The columns of the tables of answers on unrated models, and the checks whose worst figure each has.
+ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
+SIMULATED_ANSWERS: Final = {
+    "level covered": ("level",),
+    "relative width": ("width",),
+    "bound covered": ("linear", "twice", "three times"),
+    "bound, half the slope": ("half",),
+    "*better*, no difference": ("better at gap 0",),
+    "*better* wrong": ("better wrong",),
+    "*probably better* wrong": ("probably better wrong",),
+    "20 points found": ("gap 20 found",),
+}
+REAL_ANSWERS: Final = {
+    "wrong order, P ≥ 0.95": "signs wrong, P >= 0.95",
+    "wrong order, P ≥ 0.88": "signs wrong, P >= 0.88",
+    "levels covered": "levels covered",
+    "differences covered": "differences covered",
+}
 UNRANKED: Final = {"spearman", "auc_bad", "balanced_accuracy"}  # undefined where every reply gets the same
 
 
@@ -183,6 +201,38 @@ def prompt_fit() -> str:
         row.append(f"{item['flagged_genuine']:.1f} / {item['caught_shuffled']:.0f}")
     heads = ["set", "systems", "fit", "n = 10", "n = 20", "n = 40"]
     return table(heads, [row + [""] * (len(heads) - len(row)) for row in rows.values()])
+
+
+def simulated_answers() -> str:
+    """Return how often answers on unrated models are right in simulated worlds; a missed limit is bold."""
+    by_world: dict[str, list[dict[str, Any]]] = {}
+    for row in json.loads(ANSWERS.read_text(encoding="utf-8")):
+        by_world.setdefault(row["world"], []).append(row)
+    rows = []
+    for world, figures in by_world.items():
+        if "of" not in figures[0]:
+            cells = [_worst_answer(figures, checks) for checks in SIMULATED_ANSWERS.values()]
+            rows.append([world, *cells])
+    return table(["world", *SIMULATED_ANSWERS], rows)
+
+
+def _worst_answer(figures: Iterable[dict[str, Any]], checks: tuple[str, ...]) -> str:
+    """Return the worst of these checks, in bold where it misses its limit."""
+    mine = [row for row in figures if row["check"].rpartition(", ")[2] in checks]
+    row = min(mine, key=lambda row: row["measured"])
+    is_missed = not row.get("at_least", -1) <= row["measured"] <= row.get("at_most", 9)
+    cell = f"{row['measured']:.2f}" if row["check"] == "width" else f"{100 * row['measured']:.1f}%"
+    return f"**{cell}**" if is_missed else cell
+
+
+def real_answers() -> str:
+    """Return how often answers are right on rated sets whose systems, or the whole set, are left out."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in json.loads(ANSWERS.read_text(encoding="utf-8")):
+        if "of" in row:
+            cells.setdefault(row["world"], {})[row["check"]] = f"{row['measured']} of {row['of']:,}"
+    rows = [[world, *(figures[check] for check in REAL_ANSWERS.values())] for world, figures in cells.items()]
+    return table(["systems scored by", *REAL_ANSWERS], rows)
 
 
 def nightly_keys() -> str:

@@ -37,7 +37,7 @@ from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct, target_of
 from calibration.shares.ppi import ppi_estimate
 from calibration.shares.tally import Tally, model_shares
-from calibration.shares.transport import CalibratedModels, TargetModel, transport
+from calibration.shares.transport import TargetModel, transport
 from data.records import LABELS, Judgment
 
 Hits = Mapping[str, bool]
@@ -205,25 +205,6 @@ def line(rng: np.random.Generator) -> Hits:
     }
 
 
-def line_of_few(count: int, noise: float) -> Callable[[np.random.Generator], Hits]:
-    """Nothing is tuned here: strays and noises are normal, and the slope is one that a judge may have."""
-
-    def draw(rng: np.random.Generator) -> Hits:
-        judge = rng.uniform(0.4, 0.7, count + 1)
-        level = 0.5 + rng.normal(1, 0.4) * (judge - 0.6) + 0.04 * rng.standard_normal(count + 1)
-        crowd = level + noise * rng.standard_normal(count + 1)
-        known = CalibratedModels(
-            models=tuple(f"known-{at}" for at in range(count)),
-            judge=tuple(judge[1:].tolist()),
-            crowd=tuple(crowd[1:].tolist()),
-            noise=(noise**2,) * count,
-            bounds=(-9.0, 9.0),
-        )
-        return {"level": holds(transport(known, TargetModel(judge=float(judge[0]))).interval, level[0])}
-
-    return draw
-
-
 def compared(
     raters: int,
     prompts: int,
@@ -362,9 +343,6 @@ PROMISES = {
     ),
     "line, the same 4 raters of all models": Promise(draw=shared_raters(4), high=1.0, cost=4),
     "line through ten models": Promise(draw=line, high=1.0, cost=4),
-    "line through three exact models": Promise(draw=line_of_few(3, 0.0), low=0.90, high=0.98),
-    "line through nine exact models": Promise(draw=line_of_few(9, 0.0)),
-    "line through four noisy models": Promise(draw=line_of_few(4, 0.03), high=1.0),
     "difference, ratings split among raters": Promise(draw=compared(8, 64), high=1.0, cost=2),
     "difference, all raters read all": Promise(draw=compared(8, 64, "crossed"), high=1.0, cost=2),
     "difference, other raters a model": Promise(draw=compared(8, 64, "apart"), high=1.0, cost=2),
