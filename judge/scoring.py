@@ -52,7 +52,7 @@ from judge.explanation import Explanation, explain
 AUTO = "auto"
 CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
-    CONVERSATION: "Intervals cover the choice of conversations only, not the judge's own errors.",
+    CONVERSATION: "Shares have no interval: the judge's level of conversations deviates from human ratings.",
 }
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
@@ -191,6 +191,10 @@ def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float |
         label: {key: None if end is None else round(end, 6) for key, end in share.as_dict().items()}
         for label, share in shares.items()
     }
+
+
+def _without_intervals(shares: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    return {label: Estimate(share.value, None) for label, share in shares.items()}
 
 
 def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
@@ -475,7 +479,7 @@ def summarize(
         outside_count.add(judgment.shape if judgment.unscored is None else None)
         cost += (judgment.usage or {}).get("cost", 0.0)
     unit, outside = judge.unit, outside_count.as_dict()
-    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
+    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
     corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
     caveats = [
         judge.rubric.note,
@@ -496,7 +500,7 @@ def summarize(
                 name=item.model,
                 judged=item.scored,
                 unscored=item.unscored,
-                shares=item.shares,
+                shares=item.shares if unit == REPLY else _without_intervals(item.shares),
                 corrected=level,
                 fit=fit,
                 is_rated=is_rated,

@@ -113,7 +113,7 @@ def test_the_bias_of_one_model_is_stated_relative_to_the_others() -> None:
     write_rows(Path("kind.csv"), kind)
     done = run("calibrate", "kind.csv", write_ratings(rows), "--scale", "1-5", "--out", "out")
     said = " ".join(done.stdout.split())
-    assert "too low for dot relative to the other models (-0.80)" in said
+    assert "too low for dot relative to the other models (\u22120.80)" in said
     assert "too high overall (+0.70)" in said
 
 
