@@ -28,7 +28,7 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
     by_content = {(exchange.content_digest, exchange.model): exchange for exchange in exchanges}
     rated = []
     for rating in ratings:
-        digest, model = (rating.extra.get(name) for name in ("content_digest", "model"))
+        digest, model = (str(rating.extra.get(name)) for name in ("content_digest", "model"))
         exchange = by_content.get((digest, model)) or by_content.get((digest, UNNAMED_MODEL))
         exchange = exchange or by_id.get(rating.id)
         if exchange is None or rating.dimension != "empathy":

@@ -220,7 +220,7 @@ class ScoredRun(FinishedRun):
 def score_file(
     path: str | Path | Source,
     *,
-    judge: Judge,
+    judge: Judge | str = DEFAULT,
     out: str | Path | None = None,
     calibration: str | Path | CalibrationChoice | None = AUTO,
     limit: int | None = None,
@@ -233,13 +233,20 @@ def score_file(
 ) -> ScoredRun:
     """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
 
-    `path` is a table, a folder, a glob or a URL. `calibration` is "auto" for the one that came with the
-    judge, if it fits, the path of another, or None. `on_read` is told how the file was read, as far as that
-    needs a word, and `on_start` the run's folder. `engine` is `score_exchanges`, or another that takes
-    exchanges past a judge and keeps what it says.
+    `path` is a table, a folder, a glob or a URL, `judge` a judge, its name or its TOML file. `calibration` is
+    "auto" for the one that came with the judge, if it fits, the path of another, or None. `on_read` gets
+    notes on how the file was read, and `on_start` the run's folder. `engine` is `score_exchanges`, or another
+    that takes exchanges past a judge and keeps what it says.
     """
+    if not isinstance(path, str | Path | Shards | Remote):
+        raise TypeError(
+            f"score_file takes the path of a file, not a {type(path).__name__}; write a DataFrame with"
+            ' to_json("replies.jsonl", orient="records", lines=True) and pass "replies.jsonl"'
+        )
     source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
+    if isinstance(judge, str):
+        judge = load_judge(judge, unit=notice_unit(source))
     calibrated = calibration
     if not isinstance(calibrated, CalibrationChoice):
         named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
