@@ -36,9 +36,8 @@ from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct, target_of
 from calibration.shares.ppi import ppi_estimate
-from calibration.shares.tally import Tally, model_shares
 from calibration.shares.transport import TargetModel, transport
-from data.records import LABELS, Judgment
+from data.records import LABELS
 
 Hits = Mapping[str, bool]
 CONFUSION = np.array([[0.10, 0.05, 0.03], [0.06, 0.16, 0.10], [0.04, 0.12, 0.34]])  # of ratings and labels
@@ -233,27 +232,6 @@ def by_the_line_alone(rng: np.random.Generator) -> Hits:
     return {"difference": found.how == "refused" or holds(found.good.interval, 0.0)}
 
 
-def conversations(level: float, count: int) -> Callable[[np.random.Generator], Hits]:
-    """The share of Good over few conversations of a bot, with the slope and cuts of the shipped judge."""
-
-    def chances(size: int, rng: np.random.Generator) -> np.ndarray:
-        places = level + 0.5 * rng.standard_normal(size)
-        okay, good = (1 / (1 + np.exp(2.0 * (cut - places))) for cut in (-0.1, 0.7))
-        return np.stack([1 - okay, okay - good, good], axis=1)
-
-    wanted = float(chances(400_000, np.random.default_rng(0))[:, -1].mean())
-
-    def draw(rng: np.random.Generator) -> Hits:
-        tally = Tally()
-        for number, row in enumerate(chances(count, rng).tolist()):
-            known = {"id": str(number), "model": "bot", "content": "", "prompt_digest": f"{number:x}"}
-            tally.add(Judgment(**known, probabilities=dict(zip(LABELS, row, strict=True))))
-        (model,) = model_shares(tally, rng=rng, draws=1000, widened=True)
-        return {"Good": holds(model.shares["Good"].interval, wanted)}
-
-    return draw
-
-
 def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
     """Agreement of two people on 160 replies says little about the next two."""
 
@@ -357,13 +335,6 @@ PROMISES = {
     "difference, line alone": Promise(draw=by_the_line_alone, high=1.0, cost=4),
     "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
-    **{
-        f"share of Good, {count} conversations, level {level}": Promise(
-            draw=conversations(level, count), cost=2
-        )
-        for level in (-0.15, 0.6)
-        for count in (20, 60, 200)
-    },
     "t, raters as units": Promise(draw=raters_as_units),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),
