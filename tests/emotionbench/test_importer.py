@@ -11,7 +11,7 @@ from data.errors import UserError
 from emotionbench.alignment import read_norms
 from emotionbench.importer import import_results
 from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import PEOPLE, Sheet, read_sheets, write_sheets
+from emotionbench.sheets import PEOPLE
 from emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
@@ -77,15 +77,6 @@ def test_columns_that_are_empty_or_absent_are_counted_not_dropped(tmp_path: Path
         "missing columns": 2,
         "unknown columns": 2,
     }
-    reasons = [sheet.missing for sheet in imported.sheets]
-    assert reasons[1:] == [
-        None,
-        "empty column",
-        "no such column",
-        "no such column",
-        "1 of 20 marks missing",
-        "20 of 20 marks missing",
-    ]
 
 
 def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
@@ -150,17 +141,6 @@ def test_the_crowds_table_is_read_across_with_its_own_names(tmp_path: Path) -> N
     assert default.pair == evoked.pair != other.pair
     assert (missing.situation, missing.missing) == ("Jealousy-3/scenario-2", "empty column")
     assert imported.counts["unknown columns"] == 1
-
-
-def test_sheets_are_written_and_read_back(tmp_path: Path) -> None:
-    about = {"factor": "Anger-0", "situation": "Anger-0/1", "missing": "refused"}
-    sheets = [Sheet(model="m", scale="PANAS", marks={1: 3.0}, **about)]
-    path = tmp_path / "sheets.jsonl"
-    assert write_sheets(path, sheets) == len(sheets)
-    assert read_sheets(path) == sheets == read_sheets(tmp_path)
-    path.write_text('{"model": "m"}\n', encoding="utf-8")
-    with pytest.raises(UserError, match=r"sheets.jsonl:1: scale: field required"):
-        read_sheets(path)
 
 
 def test_norms_are_whole() -> None:
