@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from repository import SHARED
+from repository import dataset
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
@@ -16,7 +16,6 @@ from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import read_sheets
 from emotionbench.situations import FACTOR_NAMES
 
-RESULTS = SHARED / "emotionbench" / "results"
 PANAS = read_questionnaire("PANAS")
 
 
@@ -152,9 +151,8 @@ def test_a_server_that_is_not_there_ends_with_exit_code_5() -> None:
 
 @pytest.mark.slow
 def test_the_real_results_are_reported_whole(tmp_path: Path) -> None:
-    if not RESULTS.exists():
-        pytest.skip("benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results")
-    files = [*sorted((RESULTS / "PANAS Test").iterdir()), *sorted((RESULTS / "Challenging Bench").iterdir())]
+    results = dataset("emotionbench/results")
+    files = [*sorted((results / "PANAS Test").iterdir()), *sorted((results / "Challenging Bench").iterdir())]
     assert align("import", *files, "--out", "all.jsonl").exit_code == 0
     told = align("report", "all.jsonl", "--out", "report")
     assert told.exit_code == 0, told.output

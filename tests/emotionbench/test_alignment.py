@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from repository import SHARED
+from repository import dataset
 from scipy import stats
 
 from calibration.estimate import Interval
@@ -223,10 +223,7 @@ def test_order_and_level_are_two_questions() -> None:
 
 
 def real(name: str) -> list[Sheet]:
-    path = SHARED / "emotionbench" / "results" / name
-    if not path.exists():
-        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results/{name}")
-    return [sheet for sheet in import_results(path).sheets]
+    return list(import_results(dataset(f"emotionbench/results/{name}")).sheets)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import SHARED
+from repository import dataset
 
 from data.errors import UserError
 from emotionbench.alignment import read_norms
@@ -16,13 +16,6 @@ from emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
 Column = tuple[str, list[str]]
-
-
-def real(name: str) -> Path:
-    path = SHARED / "emotionbench" / "results" / name
-    if not path.exists():
-        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results/{name}")
-    return path
 
 
 def column(name: str, marks: Any = 3) -> Column:
@@ -155,8 +148,13 @@ def test_norms_are_whole() -> None:
 
 def test_the_real_files_are_whole() -> None:
     for name, count in (("gpt-4", 1800), ("gpt-3.5-turbo", 1800)):
-        counts = import_results(real(f"PANAS Test/{name}-PANAS-testing.csv")).counts
+        counts = import_results(dataset(f"emotionbench/results/PANAS Test/{name}-PANAS-testing.csv")).counts
         assert (counts["sheets"], counts["complete"], counts["default"]) == (count, count, 50)
-    counts = import_results(real("PANAS Test/crowd.xlsx")).counts
+    counts = import_results(dataset("emotionbench/results/PANAS Test/crowd.xlsx")).counts
     assert (counts["sheets"], counts["complete"], counts["default"]) == (2532, 2532, 1266)
-    assert import_results(real("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv")).counts["complete"] == 310
+    assert (
+        import_results(
+            dataset("emotionbench/results/Challenging Bench/gpt-3.5-turbo-BDI-testing.csv")
+        ).counts["complete"]
+        == 310
+    )

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from repository import SHARED
+from repository import dataset
 
 from data.errors import UserError
 from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire, score_marks
@@ -19,14 +19,6 @@ from emotionbench.situations import (
     choose_situations,
     read_situations,
 )
-
-
-def real(name: str) -> Path:
-    """A file of the benchmark; none of them is part of this repository."""
-    path = SHARED / "emotionbench" / name
-    if not path.exists():
-        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/{name}")
-    return path
 
 
 def write_copy(path: Path, key: Questionnaire, **changes: object) -> Path:
@@ -156,7 +148,7 @@ def test_another_kind_of_copy_is_refused(tmp_path: Path, content: str, said: str
 
 
 def test_keys_are_those_of_the_benchmark() -> None:
-    path = real("questionnaires.json")
+    path = dataset("emotionbench/questionnaires.json")
     entries = {entry["name"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
     for name in questionnaire_names():
         key = read_questionnaire(name, copy=path)
@@ -186,15 +178,17 @@ def test_ours_are_not_the_benchmarks() -> None:
         found = re.findall(r"[a-z']+", text.casefold())
         return {tuple(found[start : start + 6]) for start in range(len(found) - 5)}
 
-    theirs = set().union(*(runs(item.text) for item in read_situations(real("situations.json"))))
+    theirs = set().union(
+        *(runs(item.text) for item in read_situations(dataset("emotionbench/situations.json")))
+    )
     assert not [
         item.id for path in (OURS, POSITIVE) for item in read_situations(path) if runs(item.text) & theirs
     ]
 
 
 def test_the_benchmarks_files_give_the_same_situations() -> None:
-    first = read_situations(real("situations.json"))
-    second = read_situations(real("situations/situations.csv"))
+    first = read_situations(dataset("emotionbench/situations.json"))
+    second = read_situations(dataset("emotionbench/situations/situations.csv"))
     assert len(first) == len(second) == 428
     assert len({item.text for item in first}) == 425
     assert Counter(item.factor for item in first) == Counter(item.factor for item in second)
