@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 
@@ -75,11 +76,11 @@ def shared_embedder() -> SentenceEmbedder:
     return SentenceEmbedder()
 
 
-Row = tuple[str, str, str, str]  # digest of the reply, conversation, prompt and reply
+Row = tuple[int, str, str, str]  # checksum, conversation, prompt and reply
 
 
 class FitCollector:
-    """Replies by model, as many as fit is measured on: those with the smallest content digests.
+    """Replies by model, as many as fit is measured on: those with the smallest checksums.
 
     The choice depends neither on the order of the rows nor on a resumed run. A reply that occurs twice counts
     once. Conversations are not collected: their replies share one speaker's topic.
@@ -87,14 +88,16 @@ class FitCollector:
 
     def __init__(self, unit: str = REPLY) -> None:
         self.unit = unit
-        self.rows: dict[str, list[Row]] = {}  # sorted by digest
+        self.rows: dict[str, list[Row]] = {}  # sorted by checksum
 
     def add(self, exchange: Exchange) -> None:
         """Add a row; memory is bounded for each model."""
         if self.unit != REPLY:
             return
-        rows, digest = self.rows.setdefault(exchange.model, []), exchange.content_digest
-        position = bisect_left(rows, (digest,))
+        rows = self.rows.setdefault(exchange.model, [])
+        # A checksum, since a million content digests would take as long as reading the file.
+        digest = crc32(f"{exchange.prompt}\n{exchange.response}".encode("utf-8", "surrogatepass"))
+        position = bisect_left(rows, digest, key=lambda row: row[0])
         if position == MAX_REPLIES or (position < len(rows) and rows[position][0] == digest):
             return
         reply = clean(exchange.response[:MAX_CHARACTERS])
