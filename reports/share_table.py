@@ -71,18 +71,12 @@ def print_scored(
         print_explanations(explanations, screen)
 
 
-def printed_share(model: ScoredModel, unit: str) -> Estimate | None:
+def printed_share(model: ScoredModel) -> Estimate | None:
     """Return a model's share of Good as `score` prints it, corrected where the run has a calibration.
 
-    None from too few replies, or where the calibration refuses. The judge's own share of conversations has no
-    interval: one over the choice of conversations would pass for one of the human level.
+    None from too few replies, or where the calibration refuses.
     """
-    if model.judged < LEAST_REPLIES:
-        return None
-    share = model.printed_shares.get(GOOD)
-    if share is not None and unit == CONVERSATION and model.corrected is None:
-        return Estimate(share.value, None)
-    return share
+    return None if model.judged < LEAST_REPLIES else model.printed_shares.get(GOOD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +135,7 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
 def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
     levels = []
     for model in summary.models:
-        good = printed_share(model, summary.unit)
+        good = printed_share(model)
         shares = {**model.printed_shares, GOOD: good} if good else {}
         levels.append(LevelRow(name=model.name, shares=shares, count=f"{model.judged:,}"))
     is_corrected = any(model.corrected is not None for model in summary.models)
@@ -152,7 +146,7 @@ def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
 def _how_sure(summary: RunSummary) -> list[str]:
     """Return a sentence on the width of the intervals and its reason; none where there is no share."""
     models, noun = summary.models, NOUNS[summary.unit]
-    shares = {model.name: good for model in models if (good := printed_share(model, summary.unit))}
+    shares = {model.name: good for model in models if (good := printed_share(model))}
     if not shares:
         return []
     if all(model.corrected is None for model in models):
