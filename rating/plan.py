@@ -10,7 +10,7 @@ import json
 import random
 import re
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,6 +116,7 @@ def draw_plan(
     if not pool:
         raise UserError("nothing to rate: the files hold no reply")
     columns, notes = columns_of_models(pool, each, rng)
+    is_crossed = not notes
     models, size = len(columns), sum(map(len, columns))
     least = min(map(len, columns))
     anchors, kept = _take_anchors(columns, each, rng)
@@ -130,7 +131,6 @@ def draw_plan(
     drawn = set(shown).union(*shares)
     chances = _chances(columns, kept, people * share, anchors)
     taken = [item for item in pool if keys[id(item)] in drawn]
-    is_crossed = all(len(column) == least for column in columns) and not notes
     free = [row for row in zip(*kept, strict=False) if not drawn & {keys[id(item)] for item in row}]
     plan = RatingPlan(
         seed=seed,
@@ -320,8 +320,3 @@ def read_plan(folder: Path) -> RatingPlan:
 def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
     """What raters read of each reply, by its key."""
     return {str(row.pop("key")): row for _, row in read_rows(folder / TEXTS_FILE)}
-
-
-def count_models(plan: RatingPlan, token: str) -> Counter[str]:
-    """How often a rater sees each model, without anchors and repeats."""
-    return Counter(plan.items[key].model for key in set(plan.raters[token].order) - set(plan.anchors))
