@@ -224,7 +224,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
             rated = sum(level.ratings for level in compared.models)
             return say_more_ratings(ratings.parent, plan, rated, people=people)
     options = reading_words(ctx, ctx.params.keys() - ONCE)
-    say_next("see it as a page", "compare", *runs, *options, "--html", "compared.html")
+    say_next("to see it as a page", "compare", *runs, *options, "--html", "compared.html")
 
 
 def _score_files(

@@ -262,11 +262,11 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
         say_next(f"add {noun}: a figure needs {LEAST_REPLIES} or more of a model")
     elif not scored.summary.calibration and ctx.params["calibration"] is None:
         words = ("rate", "plan", *files, *reading_words(ctx, READING_REPLIES))
-        say_next(f"to hold this judge against people, have some of these {noun} rated", *words)
+        say_next(f"to compare this judge with people, have some of these {noun} rated", *words)
     elif len(models) > 1:
         say_next("to see which is better", "compare", folder)
     else:
-        say_next("to hold it against another model", "compare", folder, "OTHER.jsonl")
+        say_next("to compare it with human replies", "compare", folder, "--baseline", "study:human")
 
 
 def _choose_engine(

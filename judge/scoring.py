@@ -489,7 +489,7 @@ def summarize(
         judge.rubric.note,
         CORRECTED if calibrated.calibration else CAVEAT[unit],
         judge.caveat,
-        *say_outside(outside, unit),
+        *say_outside(outside, unit, with_situations=True),
     ]
     scored = []
     for item in models:

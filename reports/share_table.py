@@ -158,8 +158,18 @@ def _how_sure(summary: RunSummary) -> list[str]:
         whose = listed(list(unrated)) if rated else "this model" if len(models) == 1 else "these models"
         width = number(median(widths), 0, scale=100)
         lines[0] += f" No human ratings exist for {whose}, so the margin is about ±{width} points."
-    if beyond := [name for name, share in unrated.items() if _is_open(share)]:
-        lines.append(f"{listed(beyond)}: outside the range of the rated models, so only one end is known.")
+    return [*lines, *describe_bounds(unrated)]
+
+
+def describe_bounds(shares: Mapping[str, Estimate]) -> list[str]:
+    """Return for which models the interval is open, and why."""
+    above = [name for name, share in shares.items() if share.interval and share.interval.high >= 1]
+    below = [name for name, share in shares.items() if share.interval and share.interval.low <= 0]
+    lines = []
+    for names, side, bound in ((above, "above", "a lower"), (below, "below", "an upper")):
+        if names:
+            reason = f"the judge places {'it' if len(names) == 1 else 'them'} {side} every model people rated"
+            lines.append(f"{listed(names)}: {reason}, so only {bound} bound is known.")
     return lines
 
 
@@ -228,7 +238,6 @@ def _details(scored: ScoredRun) -> list[str]:
         f"% of {NOUNS[summary.unit]}, with 95% CI{uncorrected}; fit: chance that a reply is closer to its own"
         " prompt than to another",
         *([summary.calibration_note] if summary.calibration_note and summary.calibration else []),
-        *(f"{model.name}: level refused ({model.refused})" for model in summary.models if model.refused),
         f"judge {manifest['judge']} {manifest['version']}: {judged}; cost {money(manifest['cost'])}",
         *summary.report,
         *(caveat for caveat in summary.caveats if caveat not in printed),

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
-from calibration.comparison.differences import LEAST_REPLIES, VARIANT_CORRELATION, Difference
+from calibration.comparison.differences import VARIANT_CORRELATION, Difference
 from calibration.comparison.judged_models import GOOD, ComparedLevel
 from calibration.comparison.verdicts import SETTLED
+from calibration.prompt_fit import fit_messages
+from calibration.shares.transport import LEAST_REPLIES
 from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
@@ -24,6 +26,7 @@ from reports.comparison.pair_sentences import (
 )
 from reports.outputs import CheckOutcome
 from reports.page import Example, Figure, Page, Section, Table, row, table_of
+from reports.share_table import describe_bounds
 
 MOST_NAMED = 6
 FEW = 4  # models of which every two are shown
@@ -91,6 +94,9 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
     """Yield what one must know to read the comparison, the most important first."""
     unit, calibration = compared.judge.unit, compared.corrector.calibration
     yield from filter(None, [compared.judge.dimension_note, compared.few_raters])
+    for level in compared.models:
+        if level.fit is not None:
+            yield from (f"{level.model}: {message}." for message in fit_messages(level.fit))
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
             f"Not corrected ({compared.corrector.note}): the shares are the judge's own, and intervals cover"
@@ -104,6 +110,8 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
                 f" errors on {rated} models that people rated; a model of a new kind may deviate more."
                 " Ratings of a few dozen replies narrow the interval."
             )
+        by_line = {level.model: level.shares[GOOD] for level in compared.models if level.how == "line"}
+        yield from describe_bounds(by_line)
         yield from _variant_notes(compared)
         own = [model for model in compared.models if model.how == "judge"]
         for reason in dict.fromkeys(model.reason for model in own):
@@ -111,14 +119,14 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
     if compared.tests > 1:
-        yield f"p-values are adjusted for {compared.tests} comparisons (Holm)."
+        yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
     if any(abs(gap - estimate) >= NOTABLE for gap, estimate in _level_gaps(compared)):
         yield (
             f"Differences are estimated on the {PROMPT_NOUNS[unit]} and raters that two models share, so they"
             " can deviate from the difference of the two shares."
         )
     if compared.baselines:
-        yield "study: human ratings of the published study, of replies to its own 2,000 prompts."
+        yield "study: human ratings from the published study, on its own 2,000 prompts."
     yield from say_outside(compared.outside, unit)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
@@ -273,11 +281,11 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
     if compared.corrector.calibration is None:
         yield "Calibrate the judge with human ratings; without them the verdict is at most probable."
-    elif not compared.are_variants:
+    elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]
     if shared:
-        yield f"Use more shared {prompts}: {ENOUGH_PROMPTS} are more precise than {min(shared):,}."
+        yield f"Use more shared {prompts} (for example {ENOUGH_PROMPTS} instead of {min(shared):,})."
 
 
 def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:

@@ -31,7 +31,7 @@ from calibration.comparison.judged_models import ComparisonSettings, compared_le
 from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
-from calibration.monitoring.confidence_sequence import Watch, recent_change, update
+from calibration.monitoring.confidence_sequence import recent_change, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct, target_of
@@ -289,7 +289,7 @@ def every_night(rng: np.random.Generator) -> Hits:
     """The interval holds on all of sixty nights at once, though the baseline is a draw itself."""
     spread = SPREAD / math.sqrt(2)
     baseline = spread * rng.standard_normal(120)
-    watch, held = Watch(), True
+    watch, held = (), True
     for _ in range(60):
         watch = update(watch, spread * rng.standard_normal(120) - baseline)
         held &= holds(recent_change(watch).interval, 0.0)
