@@ -8,7 +8,6 @@ from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
 from calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
 from calibration.fit import CalibrationReport
-from calibration.shares.planning import round_up
 from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError
 from data.records import NOUNS
@@ -236,26 +235,11 @@ def _say_models(report: CalibrationReport) -> str:
             f"{rated} It cannot estimate an unrated model yet: {len(names)} rated "
             f"model{'s are' if len(names) != 1 else ' is'} too few for a calibration line."
         )
-    worth = count_worth(report)
-    precision = f", as precisely as about {worth} of it" if worth else ""
     return (
         f"{rated} For an unrated model inside their range it estimates the {_level(report)} to within "
-        f"{_reach(report, new)} either way{precision} (with each model left out in turn, {new.covered} of "
+        f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
         f"{new.count} intervals contain the human level)."
     )
-
-
-def count_worth(report: CalibrationReport) -> str | None:
-    """Return how many ratings of a new model are as precise as the judge, with the uncertainty of that."""
-    worth, ends = report.models.as_exact_as, report.models.worth_in_ratings.interval
-    if worth is None:
-        return None
-    text = f"{worth:,.0f} ratings"
-    if ends is not None:
-        low, high = min(ends.low, worth), max(ends.high, worth)
-        models = len(report.models.calibrated[report.models.columns[-1]].models)
-        text += f" (95% CI [{low:,.0f}, {round_up(high):,}], from {models} models)"
-    return text
 
 
 def _say_bias(report: CalibrationReport) -> str:

@@ -13,7 +13,7 @@ from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from data.rubric import in_words
-from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
+from data.text import UNDEFINED, listed, p_value, percent, points, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
 from reports.comparison.pair_sentences import (
     describe_certainty,
@@ -21,7 +21,6 @@ from reports.comparison.pair_sentences import (
     describe_needed,
     describe_pair,
     describe_wins,
-    favored,
     headline,
 )
 from reports.outputs import CheckOutcome
@@ -31,7 +30,6 @@ from reports.share_table import describe_bounds
 MOST_NAMED = 6
 FEW = 4  # models of which every two are shown
 MOST_EXAMPLES = {1: 10, 2: 5}  # prompts of a pair, by the number of pairs; of more pairs 3
-NOTABLE = 0.01  # a share by which a difference may deviate from that of the levels without a note
 ENOUGH_PROMPTS = 160
 KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone"))
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
@@ -118,13 +116,11 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
             yield f"(judge): {_some([model.model for model in own if model.reason == reason])}: {reason}."
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
+    for pair in compared.pairs if len(compared.pairs) > 1 else ():
+        if not pair.is_robust:
+            yield f"The unscored rows could change the verdict on {pair.one} and {pair.other}."
     if compared.tests > 1:
         yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
-    if any(abs(gap - estimate) >= NOTABLE for gap, estimate in _level_gaps(compared)):
-        yield (
-            f"Differences are estimated on the {PROMPT_NOUNS[unit]} and raters that two models share, so they"
-            " can deviate from the difference of the two shares."
-        )
     if compared.baselines:
         yield "study: human ratings from the published study, on its own 2,000 prompts."
     yield from say_outside(compared.outside, unit)
@@ -143,14 +139,6 @@ def _variant_notes(compared: ComparedRuns) -> Iterator[str]:
             f"{_some(compared.repeated)}: in several runs, compared as unrelated models. If they are variants"
             " of one model, add --variants."
         )
-
-
-def _level_gaps(compared: ComparedRuns) -> Iterator[tuple[float, float]]:
-    """Yield the difference of the levels and the estimated difference, of each pair that has both."""
-    levels = {level.model: level for level in compared.models if level.shares}
-    for pair in compared.pairs:
-        if pair.shares and not pair.bound and pair.one in levels and pair.other in levels:
-            yield levels[pair.one].good - levels[pair.other].good, pair.good.value
 
 
 def _some(names: Sequence[str]) -> str:
@@ -194,8 +182,6 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
     sections.append(
         Section(name="next", title="What to do next", short="Next", points=tuple(next_steps(compared)))
     )
-    if unscored := [model for model in compared.models if model.unscored]:
-        sections.append(_at_worst(unscored, () if is_many else compared.pairs))
     sections.append(
         Section(name="notes", title="How to read this", short="Notes", points=(*notes(compared), BASES_NOTE))
     )
@@ -205,7 +191,6 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
         title=names if len(compared.pairs) == 1 else f"{len(compared.models)} models compared",
         subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.corrector.note}",
         verdict=tuple(verdict_sentences(compared)),
-        facts=tuple(_facts(compared)),
         sections=tuple(sections),
     )
 
@@ -286,25 +271,6 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]
     if shared:
         yield f"Use more shared {prompts} (for example {ENOUGH_PROMPTS} instead of {min(shared):,})."
-
-
-def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:
-    """Yield the few figures at the top, of a comparison of two."""
-    if len(compared.pairs) != 1:
-        return
-    pair = favored(compared.pairs[0])
-    is_better = pair.verdict.endswith("better")
-    yield "Verdict", pair.verdict, pair.one if is_better else f"{pair.one} and {pair.other}"
-    if pair.shares:
-        ends, detail = pair.good.interval, "points (Good share)"
-        if ends and pair.bound:
-            detail += f"; 95% confidence: {signed(ends.low)} or more" if ends.low > 0 else ""
-        elif ends:
-            detail += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
-        yield "Difference", f"{signed(pair.good.value)}{' or more' if pair.bound else ''}", detail
-    if pair.wins:
-        title = f"{PROMPT_NOUNS[compared.judge.unit].capitalize()} won"
-        yield title, f"{pair.wins.wins:,} of {pair.wins.prompts:,}", f"{pair.wins.losses:,} lost"
 
 
 def _figures(compared: ComparedRuns) -> Iterator[Figure]:
@@ -432,46 +398,5 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     )
 
 
-def _at_worst(models: Sequence[ComparedLevel], pairs: Sequence[Difference]) -> Section:
-    names = {model.model for model in models}
-    levels = table_of(
-        models,
-        {
-            "model": lambda model: model.model,
-            "unscored": lambda model: f"{model.unscored:,} of {model.unscored + model.judged:,}",
-            "Good": lambda model: percent(model.shares.get(GOOD)),
-            "at worst": lambda model: _ends(model.extremes),
-        },
-        caption="% Good, if every unscored row were not Good, or every one Good",
-    )
-    differences = table_of(
-        [pair for pair in pairs if {pair.one, pair.other} & names],
-        {
-            "pair": _names,
-            "Good": lambda pair: points(pair.shares.get(GOOD), glue="\n"),
-            "at worst": lambda pair: _ends(pair.extremes, sign=True),
-            "verdict": _robust_verdict,
-        },
-        caption="Differences in points, if all unscored rows of the two were opposite",
-        words=frozenset({0, 3}),
-    )
-    return Section(
-        name="unscored",
-        title="What the unscored rows could change",
-        short="Unscored",
-        tables=(levels, differences) if pairs else (levels,),
-    )
-
-
-def _robust_verdict(pair: Difference) -> str:
-    if pair.verdict not in ("better", "worse"):
-        return pair.verdict
-    return f"{pair.verdict}, {'holds' if pair.is_robust else 'could change'}"
-
-
 def _names(pair: Difference) -> str:
     return f"{pair.one}\n\N{EN DASH} {pair.other}"
-
-
-def _ends(ends: tuple[float, float] | None, *, sign: bool = False) -> str:
-    return interval(*ends, 1, scale=100, sign=sign) if ends else UNDEFINED

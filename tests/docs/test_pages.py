@@ -124,7 +124,7 @@ def test_what_pages_keep_is_fresh(fill: ModuleType) -> None:
     [
         (
             "docs/accuracy.md",
-            "error_unknown worst_unknown error_guess error_guess_among error_tfidf tau_unknown spread worth",
+            "error_unknown worst_unknown error_guess error_guess_among error_tfidf tau_unknown",
         ),
         ("README.md", "worst_unknown"),
     ],
