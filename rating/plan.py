@@ -69,14 +69,10 @@ class RatingPlan:
     undrawn: int = 0  # prompts of which `rate next` can draw all models' replies
     format: int = FORMAT
 
-    def is_repeat(self, token: str, place: int) -> bool:
-        """Whether the reply at this place was shown to this rater before."""
-        order = self.raters[token].order
-        return order[place] in order[:place]
-
     def is_check(self, token: str, place: int) -> bool:
         """Whether the reply at this place only shows how consistent the rater is."""
-        return self.raters[token].order[place] in self.anchors or self.is_repeat(token, place)
+        order = self.raters[token].order
+        return order[place] in (*self.anchors, *order[:place])
 
     def count_places(self) -> int:
         """Return the number of ratings that the plan asks for, checks included."""
