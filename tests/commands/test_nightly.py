@@ -18,7 +18,6 @@ from nightly.config import read_config
 
 EXAMPLES = ROOT / "examples"
 REGRESSED = frozenset(("bob", feeling) for feeling in CURT)
-NOW = ("--now", "2026-12-01T02:00:00+00:00")
 
 
 @pytest.fixture

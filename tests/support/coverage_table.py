@@ -17,7 +17,6 @@ from simulated_ratings import (
     draw_models,
     truth,
     two_models,
-    without_ratings,
 )
 from watched_nights import SPREAD
 
@@ -34,9 +33,8 @@ from calibration.estimate import Estimate, Interval, estimate_of, independent_di
 from calibration.monitoring.confidence_sequence import recent_change, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
-from calibration.shares.correction import calibrated_models, correct, target_of
+from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.ppi import ppi_estimate
-from calibration.shares.transport import TargetModel, transport
 from data.records import LABELS
 
 Hits = Mapping[str, bool]
@@ -191,19 +189,6 @@ def shared_raters(raters: int) -> Callable[[np.random.Generator], Hits]:
     return draw
 
 
-def line(rng: np.random.Generator) -> Hits:
-    """A model nobody rated, and one with some ratings, by a line through nine rated ones."""
-    models, shares = draw_models(World(), 100, 1, rng)
-    name, sample = next(iter(models.items()))
-    good = calibrated_models(models)[-1].without(name)
-    target = target_of(sample, ppi_estimate(sample), -1, good)
-    alone = transport(good, TargetModel(judge=target.judge, judge_noise=target.judge_noise))
-    return {
-        "unrated": holds(alone.interval, shares[0, -1]),
-        "with ratings": holds(transport(good, target).interval, shares[0, -1]),
-    }
-
-
 def compared(
     raters: int,
     prompts: int,
@@ -224,12 +209,6 @@ def compared(
         return {"difference": found.how == "refused" or holds(found.good.interval, wanted)}
 
     return draw
-
-
-def by_the_line_alone(rng: np.random.Generator) -> Hits:
-    one, other = map(without_ratings, two_models(4, 100, rng))
-    (found,) = differences([(one, other)], calibrated(rng))
-    return {"difference": found.how == "refused" or holds(found.good.interval, 0.0)}
 
 
 def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
@@ -319,7 +298,6 @@ PROMISES = {
         draw=few_raters(World(models=2, raters=8, level=1.25, model_sd=0.0), ratings=48), high=1.0
     ),
     "line, the same 4 raters of all models": Promise(draw=shared_raters(4), high=1.0, cost=4),
-    "line through ten models": Promise(draw=line, high=1.0, cost=4),
     "difference, ratings split among raters": Promise(draw=compared(8, 64), high=1.0, cost=2),
     "difference, all raters read all": Promise(draw=compared(8, 64, "crossed"), high=1.0, cost=2),
     "difference, other raters a model": Promise(draw=compared(8, 64, "apart"), high=1.0, cost=2),
@@ -331,7 +309,6 @@ PROMISES = {
     "difference, line and raters who read all": Promise(
         draw=compared(3, 64, "crossed", gap=0.4, lines=True), high=1.0, cost=4
     ),
-    "difference, line alone": Promise(draw=by_the_line_alone, high=1.0, cost=4),
     "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
     "t, raters as units": Promise(draw=raters_as_units),
