@@ -42,17 +42,6 @@ class RaterConsistency:
         """The number of ratings, with those of repeated replies."""
         return len(self.places)
 
-    @property
-    def agrees_with_self(self) -> float | None:
-        """The share of repeated replies with the same label both times; None where nothing came twice yet."""
-        same = [first == again for first, again in self.repeats.values()]
-        return sum(same) / len(same) if same else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """With the agreement beside what it rests on."""
-        names = ("rated", "planned", "agrees_with_self", "repeats", "anchors", "places")
-        return {name: getattr(self, name) for name in names}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
