@@ -74,16 +74,6 @@ def test_the_same_run_asks_for_nothing_again() -> None:
     assert Path(json.loads(first.stdout)["run"]).parts[0] == "alignments"
 
 
-def test_replay_reads_answers_again() -> None:
-    with ScriptedServer(grumpy) as server:
-        words = ("--orders", 1, "--per-factor", 1, "--out")
-        align("run", "--model", "g", "--base-url", server.base_url, *words, "run")
-    done = align("run", "--replay", "run/answers.jsonl", *words, "again")
-    assert done.exit_code == 0, done.output
-    first, second = (Path(name, "sheets.jsonl").read_text() for name in ("run", "again"))
-    assert first.replace('"model": "g"', '"model": "answers"') == second
-
-
 def write_results(path: Path) -> None:
     names = ["question-0", "order-0", "General_test-0_order-0", "General_test-1_order-0"]
     names += [f"{factor}_scenario-{s}_test-0_order-0" for factor in FACTOR_NAMES for s in (0, 2)]
@@ -116,7 +106,6 @@ def test_files_with_missing_columns_are_imported_with_a_count() -> None:
         (["run", "--model", "m", "--scale", "nothing"], "unknown questionnaire 'nothing'"),
         (["run", "--model", "m", "--emotion", "Joy"], "no situations for 'Joy'"),
         (["run", "--model", "m", "--situations", "none.csv"], "none.csv: no such file"),
-        (["run", "--replay", "none.jsonl"], "none.jsonl: no such file"),
         (["import", "none.csv"], "none.csv: no such file"),
         (["report", "none.jsonl"], "none.jsonl: no such file"),
     ],

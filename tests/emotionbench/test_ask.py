@@ -222,7 +222,6 @@ def test_other_scales_need_the_users_items(tmp_path: Path) -> None:
         "seed": 0,
         "positive": False,
         "stable": False,
-        "replay": None,
         "model": "m",
     }
     with pytest.raises(UserError, match=r"we ship no items of it; name your copy .* with --questionnaires"):
