@@ -17,7 +17,6 @@ import numpy as np
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import (
-    LEAST_PROBABILITY,
     ReliabilityBin,
     calibration_error,
     log_losses,
@@ -33,13 +32,12 @@ from calibration.bias.slices import (
 )
 from calibration.estimate import Estimate, Floats, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
-from calibration.label_maps import LabelMap, MapChoice, choose_map, folds_of, held_out
+from calibration.label_maps import MapChoice, choose_map, folds_of, held_out
 from calibration.pairing import Paired, given_labels, pair
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,
     fit_models,
-    judged_values,
     rated_models,
 )
 from calibration.shares.tally import replies_by_model
@@ -49,7 +47,6 @@ from data.rated_range import RatedRange, rated_range_of
 from data.rating_files.sheet import SheetOptions
 from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 
-ASK_FIRST: Final = 20
 BASELINES: Final = {
     "majority": "always says what people said most often",
     "length": "counts words; fitted on the other clusters",
@@ -125,21 +122,11 @@ class Reliability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsureResponse:
-    """A response to have rated first, and the probabilities of its labels."""
-
-    id: str
-    model: str
-    probabilities: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport:
     """The report on one judge, with its `calibration`; `runs` also has those it was compared with.
 
     `judge` is without its judgments, and `headline` the metric of `agreement` to lead with. `by_emotion` is
     None without exchanges; `flagged` counts speakers who may be in danger, None where there are none.
-    `ask_first` are the responses to ask people about.
     """
 
     headline: str
@@ -152,7 +139,6 @@ class CalibrationReport:
     runs: tuple[RunRow, ...]
     reliability: Reliability
     mapping: MapChoice
-    ask_first: tuple[UnsureResponse, ...]
     models: ModelFit
     by_emotion: EmotionErrors | None
     findings: tuple[Finding, ...]
@@ -288,7 +274,6 @@ def calibrate_judged(
             after=_stage(paired, mapped),
         ),
         mapping=mapping,
-        ask_first=_ask_first(paired, mapping.map, judged.judgments),
         models=model_fit,
         by_emotion=by_emotion(paired, texts),
         findings=audit(paired, words=words, emotion=emotion),
@@ -393,24 +378,6 @@ def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
         curve=reliability_curve(is_top, probabilities[:, -1], clusters=paired.clusters()),
         ece=calibration_error(is_top, probabilities[:, -1]),
         log_loss=float(log_losses(paired.rating, probabilities).mean()),
-    )
-
-
-def _ask_first(paired: Paired, fitted: LabelMap, judgments: Sequence[Judgment]) -> tuple[UnsureResponse, ...]:
-    """Return the unrated responses, or all where everything was rated, by falling entropy."""
-    rated = set(paired.id.tolist())
-    scored = [item for item in judgments if item.unscored is None]
-    asked = [item for item in scored if item.id not in rated] or scored
-    values = judged_values(asked, paired.scale, paired.probabilities is not None)
-    probabilities = fitted.apply(values)
-    entropy = -(probabilities * np.log(np.maximum(probabilities, LEAST_PROBABILITY))).sum(axis=1)
-    return tuple(
-        UnsureResponse(
-            id=asked[row].id,
-            model=asked[row].model,
-            probabilities=dict(zip(paired.scale, probabilities[row].tolist(), strict=True)),
-        )
-        for row in np.argsort(-entropy, kind="stable")[:ASK_FIRST].tolist()
     )
 
 

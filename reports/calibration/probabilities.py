@@ -1,4 +1,4 @@
-"""Report sections on the reliability of probabilities and on the responses to have rated first."""
+"""The report section on the reliability of probabilities."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,7 +9,6 @@ from data.text import number
 from reports.charts import reliability
 from reports.page import Figure, Section, Table, row, table_of
 
-MOST_ASKED = 10
 Stage = Literal["before", "after"]
 ERRORS: dict[str, Callable[[ReliabilityStage], float]] = {
     "expected calibration error": lambda stage: stage.ece,
@@ -78,27 +77,4 @@ def reliability_section(report: CalibrationReport) -> Section:
             ),
         ),
         tables=(errors, maps) if mapping.losses else (errors,),
-    )
-
-
-def ask_first_section(report: CalibrationReport) -> Section:
-    """The responses whose ratings would be most informative."""
-    labels, asked = report.data.scale, report.ask_first
-    return Section(
-        name="ask-first",
-        title=f"{NOUNS[report.judge.unit].capitalize()} to have rated first",
-        short="Ask first",
-        text=("The judge is least certain about these: their probabilities have the highest entropy.",),
-        tables=(
-            Table(
-                caption=f"Have these rated first (all {len(asked)} are in report.json)",
-                head=("id", "model", *labels),
-                rows=tuple(
-                    row(item.id, item.model, *(number(item.probabilities[label]) for label in labels))
-                    for item in asked[:MOST_ASKED]
-                ),
-                words=frozenset({0, 1}),
-                is_folded=True,
-            ),
-        ),
     )

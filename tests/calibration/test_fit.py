@@ -85,16 +85,7 @@ def test_an_honest_judge_is_left_alone() -> None:
     assert report.mapping.map.kind == "identity"
     assert report.reliability.before is not None and report.reliability.before.ece < 0.06
     assert report.agreement.levels.tau.value == 1
-    assert len(report.ask_first) == 20
     assert report.headline == "qwk_matched"
-
-
-def test_responses_nobody_rated_are_asked_about_first() -> None:
-    run, ratings, _ = world()
-    report = calibrate_judged([run], ratings[:-50], options=QUICK)
-    unrated = {rating.id for rating in ratings[-50:]}
-    assert {item.id for item in report.ask_first} <= unrated
-    assert report.data.unrated == 50
 
 
 def test_unscored_responses_are_counted_and_said() -> None:
