@@ -30,10 +30,10 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, Floats, SpeaksFor
+from calibration.estimate import Estimate, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
-from calibration.label_maps import MapChoice, choose_map, folds_of, held_out
 from calibration.pairing import Paired, given_labels, pair
+from calibration.proportional_odds import folds_of, held_out
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,
@@ -104,21 +104,13 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReliabilityStage:
-    """The reliability of the highest label's probabilities, as the judge or its map gives them."""
+class Reliability:
+    """The reliability of the judge's probabilities of `label`, the highest."""
 
+    label: str
     curve: tuple[ReliabilityBin, ...]
     ece: float
     log_loss: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
-    """The probabilities of `label` as the judge gave them (None if it gave none) and after the map."""
-
-    label: str
-    before: ReliabilityStage | None
-    after: ReliabilityStage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +129,7 @@ class CalibrationReport:
     agreement: Agreement
     ceiling: Ceiling
     runs: tuple[RunRow, ...]
-    reliability: Reliability
-    mapping: MapChoice
+    reliability: Reliability | None
     models: ModelFit
     by_emotion: EmotionErrors | None
     findings: tuple[Finding, ...]
@@ -161,7 +152,6 @@ class CalibrationReport:
             "undefined": agreed.undefined,
             "over_models": agreed.levels,
             "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
-            "mapping": {"chosen": self.mapping.map.kind, **to_plain(self.mapping)},
             "models": self.models.rows,
             "between": self.models,
         }
@@ -222,7 +212,6 @@ def calibrate_judged(
         pair(item.judgments, ratings, scale=options.scale, dimension=options.dimension) for item in judges
     ]
     judged, paired = judges[0], pairs[0]
-    mapping, mapped = fit_responses(paired, seed=options.seed)
     model_fit = fit_models(rated_models(paired, judged.judgments))
     rated = set(paired.id.tolist())
     calibration = make_calibration(
@@ -268,12 +257,7 @@ def calibrate_judged(
             *baseline_rows(paired, texts, options),
             _people_row(people),
         ),
-        reliability=Reliability(
-            label=paired.scale[-1],
-            before=_stage(paired, given) if (given := paired.probabilities) is not None else None,
-            after=_stage(paired, mapped),
-        ),
-        mapping=mapping,
+        reliability=_reliability(paired),
         models=model_fit,
         by_emotion=by_emotion(paired, texts),
         findings=audit(paired, words=words, emotion=emotion),
@@ -321,7 +305,7 @@ def baseline_rows(
     folds = folds_of(paired.clusters(), rng=np.random.default_rng(options.seed))
     if folds and len(rated) == len(paired):
         words = np.array([np.log(max(1, len(item.response.split()))) for item in rated])
-        tables["length"] = held_out("proportional", words, paired.rating, folds, paired.levels)
+        tables["length"] = held_out(words, paired.rating, folds, levels=paired.levels)
     places = np.arange(1.0, paired.levels + 1)
     for name, table in tables.items():
         score = np.clip(table @ places, 1, paired.levels)
@@ -354,30 +338,16 @@ def _people_row(people: Ceiling) -> RunRow:
     )
 
 
-# The map fitted to the judge's output on single responses.
-
-
-def fit_responses(paired: Paired, *, seed: int) -> tuple[MapChoice, Floats]:
-    """Choose the map for the judge's probabilities, or for its scores where it gives none.
-
-    The probabilities are those of every paired row by that map fitted on the other clusters.
-    """
-    values = paired.score if paired.probabilities is None else paired.probabilities
-    clusters = paired.clusters()
-    choice = choose_map(
-        values, paired.rating, clusters, rng=np.random.default_rng(seed), levels=paired.levels
-    )
-    if folds := folds_of(clusters, rng=np.random.default_rng(seed)):
-        return choice, held_out(choice.map.kind, values, paired.rating, folds, paired.levels)
-    return choice, choice.map.apply(values)
-
-
-def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
-    is_top = paired.rating == paired.levels
-    return ReliabilityStage(
-        curve=reliability_curve(is_top, probabilities[:, -1], clusters=paired.clusters()),
-        ece=calibration_error(is_top, probabilities[:, -1]),
-        log_loss=float(log_losses(paired.rating, probabilities).mean()),
+def _reliability(paired: Paired) -> Reliability | None:
+    """Return the reliability of the judge's probabilities, if it gives any."""
+    if paired.probabilities is None:
+        return None
+    is_top, given = paired.rating == paired.levels, paired.probabilities[:, -1]
+    return Reliability(
+        label=paired.scale[-1],
+        curve=reliability_curve(is_top, given, clusters=paired.clusters()),
+        ece=calibration_error(is_top, given),
+        log_loss=float(log_losses(paired.rating, paired.probabilities).mean()),
     )
 
 

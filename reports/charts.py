@@ -273,7 +273,7 @@ SQUARE_LEFT, SQUARE_TOP, SQUARE = 40, 10, 232  # the place and size of a reliabi
 
 
 def reliability(
-    curves: Mapping[Literal["before", "after"], Sequence[tuple[float, Estimate]]],
+    curve: Sequence[tuple[float, Estimate]],
     *,
     name: str,
     title: str,
@@ -298,17 +298,16 @@ def reliability(
             words(text, x=SQUARE_LEFT - 8, y=y(value), dy=4, **tick, text_anchor="end"),
         ]
     parts.append(element("line", x1=SQUARE_LEFT, x2=end, y1=floor, y2=SQUARE_TOP, class_="reference"))
-    for look, curve in curves.items():
-        for predicted, observed in curve:
-            if look == "after" and (ends := observed.interval) is not None:
-                place = {"x1": x(predicted), "x2": x(predicted), "y1": y(ends.low), "y2": y(ends.high)}
-                parts.append(element("line", **place, class_=f"whisker {look}"))
-        path = " ".join(f"{x(predicted)},{y(observed.value)}" for predicted, observed in curve)
-        parts.append(element("polyline", points=path, class_=f"curve {look}"))
-        parts += [
-            element("circle", cx=x(predicted), cy=y(observed.value), r=4, class_=f"dot {look}")
-            for predicted, observed in curve
-        ]
+    for predicted, observed in curve:
+        if (ends := observed.interval) is not None:
+            place = {"x1": x(predicted), "x2": x(predicted), "y1": y(ends.low), "y2": y(ends.high)}
+            parts.append(element("line", **place, class_="whisker judge"))
+    path = " ".join(f"{x(predicted)},{y(observed.value)}" for predicted, observed in curve)
+    parts.append(element("polyline", points=path, class_="curve judge"))
+    parts += [
+        element("circle", cx=x(predicted), cy=y(observed.value), r=4, class_="dot judge")
+        for predicted, observed in curve
+    ]
     middle, axis = SQUARE_TOP + SQUARE / 2, {"class_": "axis", "text_anchor": "middle"}
     parts += [
         words("judge says, %", x=x(0.5), y=floor + 36, **axis),
