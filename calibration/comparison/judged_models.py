@@ -30,7 +30,7 @@ from calibration.pairing import chances_of
 from calibration.prompt_fit import PromptFit
 from calibration.shares.correction import UNCALIBRATED, correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import EDGE, CalibratedModels
+from calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
 from data.errors import UserError
 from data.judgments import Judged, read_judged
 from data.rated_range import RatedRange
@@ -121,11 +121,12 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    if model.is_unresponsive:
+    few = 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None
+    if model.is_unresponsive or few:
         return ComparedLevel(
             model=model.name,
             how="refused",
-            reason=UNRESPONSIVE,
+            reason=f"fewer than {LEAST_REPLIES} scored" if few else UNRESPONSIVE,
             shares={},
             judged=len(model.rated.judged),
             unscored=model.unscored,

@@ -24,10 +24,11 @@ HOLDS = 0.7  # of the left-out models inside their intervals, of which there are
 RIVALS = {"length": "counting words", "majority": "always giving the most common label"}
 BIASES = {  # where a judge's scores are too high or too low
     "level": "overall",
-    "length": "for longer {noun}",
-    "author": "for human {noun}",
-    "valence": "under positive emotions",
-    "emotion": "for the {about}",
+    "length": "for longer {noun} relative to shorter ones",
+    "author": "for human {noun} relative to those of language models",
+    "valence": "under positive emotions relative to negative ones",
+    "model": "for {about} relative to the other models",
+    "emotion": "for the {about} relative to other emotions",
 }
 DEFAULT, LARGER = "classifier", "classifier-large"
 SHARES = 100  # a share is told in points of a hundred
@@ -264,7 +265,7 @@ def _say_bias(report: CalibrationReport) -> str:
 def _bias(finding: Finding, noun: str) -> str:
     """Return the direction of a bias and its size in points of score."""
     way = "too high" if finding.effect.value > 0 else "too low"
-    what = BIASES.get(finding.audit, "for {about}").format(about=finding.about, noun=noun)
+    what = BIASES[finding.audit].format(about=finding.about, noun=noun)
     return f"{way} {what} ({number(finding.effect.value, 2, sign=True)})"
 
 

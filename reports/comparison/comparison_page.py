@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
-from calibration.comparison.differences import LEAST_REPLIES, VARIANT_CORRELATION, Difference
+from calibration.comparison.differences import VARIANT_CORRELATION, Difference
 from calibration.comparison.judged_models import GOOD, ComparedLevel
 from calibration.comparison.verdicts import SETTLED
+from calibration.prompt_fit import fit_messages
+from calibration.shares.transport import LEAST_REPLIES
 from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from data.rubric import in_words
-from data.text import UNDEFINED, listed, p_value, percent, points, signed
+from data.text import UNDEFINED, listed, p_value, percent, points, show, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
 from reports.comparison.pair_sentences import (
     describe_certainty,
@@ -23,6 +25,7 @@ from reports.comparison.pair_sentences import (
 )
 from reports.outputs import CheckOutcome
 from reports.page import Example, Figure, Page, Section, Table, row, table_of
+from reports.share_table import describe_bounds
 
 MOST_NAMED = 6
 FEW = 4  # models of which every two are shown
@@ -32,7 +35,8 @@ KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
 BASES_NOTE = (
     "by: line, the judge corrected through calibrated models; ratings, human ratings of this model; both, the"
-    " two together; judge, the judge's own share, uncorrected."
+    " two together; judge, the judge's own share, uncorrected. fit: chance that a reply is closer to its own"
+    " prompt than to another."
 )
 
 
@@ -89,6 +93,9 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
     """Yield what one must know to read the comparison, the most important first."""
     unit, calibration = compared.judge.unit, compared.corrector.calibration
     yield from filter(None, [compared.judge.dimension_note, compared.few_raters])
+    for level in compared.models:
+        if level.fit is not None:
+            yield from (f"{level.model}: {message}." for message in fit_messages(level.fit))
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
             f"Not corrected ({compared.corrector.note}): the shares are the judge's own, and intervals cover"
@@ -102,6 +109,8 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
                 f" errors on {rated} models that people rated; a model of a new kind may deviate more."
                 " Ratings of a few dozen replies narrow the interval."
             )
+        by_line = {level.model: level.shares[GOOD] for level in compared.models if level.how == "line"}
+        yield from describe_bounds(by_line)
         yield from _variant_notes(compared)
         own = [model for model in compared.models if model.how == "judge"]
         for reason in dict.fromkeys(model.reason for model in own):
@@ -112,9 +121,9 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         if not pair.is_robust:
             yield f"The unscored rows could change the verdict on {pair.one} and {pair.other}."
     if compared.tests > 1:
-        yield f"p-values are adjusted for {compared.tests} comparisons (Holm)."
+        yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
     if compared.baselines:
-        yield "study: human ratings of the published study, of replies to its own 2,000 prompts."
+        yield "study: human ratings from the published study, on its own 2,000 prompts."
     yield from say_outside(compared.outside, unit)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
@@ -208,6 +217,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         return
     if not compared.has_baseline:
         yield ranking(compared)
+        if _is_many(compared) and {pair.verdict for pair in compared.pairs} == {"inconclusive"}:
+            return
     if _is_many(compared):
         yield from _verdicts_by_model(compared)
         return
@@ -258,11 +269,11 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
     if compared.corrector.calibration is None:
         yield "Calibrate the judge with human ratings; without them the verdict is at most probable."
-    elif not compared.are_variants:
+    elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]
     if shared:
-        yield f"Use more shared {prompts}: {ENOUGH_PROMPTS} are more precise than {min(shared):,}."
+        yield f"Use more shared {prompts} (for example {ENOUGH_PROMPTS} instead of {min(shared):,})."
 
 
 def _figures(compared: ComparedRuns) -> Iterator[Figure]:
@@ -338,16 +349,19 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
 
 def _levels(compared: ComparedRuns) -> Table:
     is_rated = bool(compared.baselines) or any(model.ratings for model in compared.models)
+    has_fit = any(model.fit for model in compared.models)
     rows = []
     for model in compared.models:
         shares = [_share(model, label) for label in LABELS]
+        fit = (show(model.fit.estimate if model.fit else None, digits=2, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
         basis = UNDEFINED if model.how == "refused" else model.how
-        rows.append(row(model.model, *shares, model.judged, *rated, basis))
+        rows.append(row(model.model, *shares, *fit, model.judged, *rated, basis))
     for study in compared.baselines:
         shares = [percent(study.shares[label], glue="\n") for label in LABELS]
-        rows.append(row(study.name, *shares, "", study.ratings, "people"))
-    head = ("model", *LABELS, "judged", *(("rated",) if is_rated else ()), "by")
+        rows.append(row(study.name, *shares, *([""] if has_fit else []), "", study.ratings, "people"))
+    columns = (*(["fit"] if has_fit else []), "judged", *(["rated"] if is_rated else []))
+    head = ("model", *LABELS, *columns, "by")
     return Table(
         caption=f"Estimated % of {NOUNS[compared.judge.unit]}, with 95% CI",
         head=head,

@@ -202,19 +202,6 @@ def test_a_bound_is_what_a_simulation_gives() -> None:
     assert cohen_kappa_score(first, cut, weights="quadratic") == pytest.approx(bound.perfect.qwk, abs=0.006)
 
 
-@pytest.mark.parametrize("shares", [STUDY_SHARES, (0.2, 0.2, 0.2, 0.2, 0.2), (0.9, 0.1), (0.0, 0.4, 0.6)])
-def test_perfect_knowledge_beats_a_second_person_and_more_reliability_helps(
-    shares: tuple[float, ...],
-) -> None:
-    bounds = [reliability_bound(shares, reliability=value) for value in (0.1, 0.28, 0.6, 0.9)]
-    for name in ("exact", "balanced_accuracy", "qwk", "spearman"):
-        perfect = [getattr(bound.perfect, name) for bound in bounds]
-        second = [getattr(bound.second_person, name) for bound in bounds]
-        assert all(one > two for one, two in zip(perfect, second, strict=True)), name
-        assert perfect == sorted(perfect) and second == sorted(second), name
-        assert second[0] > 0 and perfect[-1] < 1
-
-
 def test_bounds_at_the_edges() -> None:
     for wrong in (0.0, 1.0, -0.2, math.nan):
         with pytest.raises(UserError, match="between 0 and 1"):

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_pointestimate
-from simulated_ratings import World, draw_models
 
 from calibration.shares.correction import (
     MEAN,
@@ -16,7 +15,7 @@ from calibration.shares.correction import (
 )
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from data.records import LABELS, to_plain
+from data.records import LABELS
 
 
 def by_each_other(
@@ -50,19 +49,6 @@ def test_the_point_is_that_of_ppi_python_and_the_weight_is_the_one_it_took(seed:
     assert found.value.sum() == pytest.approx(1)
 
 
-def test_raters_who_agree_with_themselves_widen_the_interval() -> None:
-    rated = iid(np.random.default_rng(2))
-    order = np.argsort(rated.value @ [1, 2, 3], kind="stable")
-    alike = RatedModel(
-        judged=rated.judged, item=rated.item[order], value=rated.value[order], cluster=np.arange(120) // 10
-    )
-    assert (
-        ppi_estimate(alike).high - ppi_estimate(alike).low
-        > 1.5 * (ppi_estimate(rated).high - ppi_estimate(rated).low)
-    ).all()
-    assert (ppi_estimate(alike).design_effect > 2).all()
-
-
 def test_several_raters_of_an_item_count_as_its_mean() -> None:
     rated = iid(np.random.default_rng(3))
     twice = RatedModel(
@@ -75,23 +61,6 @@ def test_several_raters_of_an_item_count_as_its_mean() -> None:
     np.testing.assert_allclose(found.value, ppi_estimate(rated).value, atol=1e-12)
     # The same ratings twice are no more information.
     assert (found.variance >= 0.99 * ppi_estimate(rated).variance).all()
-
-
-@pytest.mark.parametrize("rows", [1, 2, 5])
-def test_degenerate_ratings_are_undefined_or_wide_but_never_crash(rows: int) -> None:
-    rated = RatedModel(
-        judged=np.tile([0.2, 0.3, 0.5], (8, 1)),
-        item=np.arange(rows),
-        value=one_hot([3] * rows, 3),
-        cluster=np.arange(rows),
-    )
-    found = ppi_estimate(rated)
-    assert found.value.tolist() == [0, 0, 1]
-    if rows == 1:
-        assert np.isnan(found.low).all()
-    else:
-        assert found.low[2] < 0.8 and found.high[2] == 1
-        assert found.high[0] > 0.2
 
 
 def test_one_cluster_or_one_item_cannot_say_how_exact_it_is() -> None:
@@ -129,47 +98,6 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
         assert level.interval is not None
         assert level.interval.low <= truth[found.model] <= level.interval.high
         assert level.interval.high - level.interval.low < 0.4
-
-
-def test_ratings_shrink_the_interval_of_a_model_and_shares_stay_shares() -> None:
-    world = World(models=9, responses=300)
-    models, truth = draw_models(world, 200, 1, np.random.default_rng(7))
-    between = calibrated_models({name: rated for name, rated in models.items() if name != "model 0"})
-    own, widths = models["model 0"], []
-    for ratings in (0, 20, 50, 200):
-        few = RatedModel(
-            judged=own.judged,
-            item=own.item[:ratings],
-            value=own.value[:ratings],
-            cluster=own.cluster[:ratings],
-        )
-        (found,) = correct({"model 0": few}, calibrated=between)
-        assert found.how == ("both" if ratings else "line")
-        assert sum(level.value for level in found.corrected.values()) == pytest.approx(1)
-        for label, share in zip(LABELS, truth[0], strict=True):
-            interval = found.corrected[label].interval
-            assert interval is not None and interval.low <= share <= interval.high
-        interval = found.corrected["Good"].interval
-        assert interval is not None
-        widths.append(interval.high - interval.low)
-    # Ratings that conflict with the line widen the interval until they outweigh it.
-    assert widths[1] < 1.1 * widths[0] and widths[-1] < 1.2 * widths[0], widths
-    assert to_plain(found)["how"] == "both"
-
-
-def test_beyond_the_rated_range_the_level_is_a_bound() -> None:
-    models, _ = draw_models(World(models=6), 200, 1, np.random.default_rng(8))
-    strange = RatedModel(
-        judged=np.tile([0.9, 0.05, 0.05], (300, 1)),
-        item=np.zeros(0, dtype=int),
-        value=np.zeros((0, 3)),
-        cluster=np.zeros(0, dtype=int),
-    )
-    *_, found = by_each_other({**models, "strange": strange})
-    assert found.how == "line" and found.reason is None
-    good, bad = found.corrected["Good"].interval, found.corrected["Bad"].interval
-    assert good is not None and bad is not None
-    assert good.low == 0.0 and good.high < 0.5 and bad.high == 1.0
 
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6))

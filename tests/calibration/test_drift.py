@@ -55,18 +55,6 @@ def test_a_judge_that_did_not_change_has_a_shift_of_exactly_zero() -> None:
     json.dumps(to_plain(found))
 
 
-def test_a_judge_that_hides_a_drop_is_caught() -> None:
-    """The total looks calm: the judge grew as kind as the model grew poor."""
-    rng = np.random.default_rng(4)
-    found = [world(rng, judge=0.1, model=-0.1, noise=0.02) for _ in range(200)]
-    calm = [
-        item.total.interval is not None and item.total.interval.low < 0 < item.total.interval.high
-        for item in found
-    ]
-    assert sum(calm) >= 0.9 * 200
-    assert sum(item.verdict == "both" for item in found) >= 0.97 * 200
-
-
 def test_what_does_not_matter_need_not_be_said() -> None:
     before = np.linspace(0.1, 0.9, ANCHORS)
     given = {"anchors_before": before, "anchors_after": before + 0.001}

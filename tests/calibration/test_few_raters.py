@@ -7,7 +7,6 @@ import pytest
 from scipy.special import logit
 from simulated_ratings import World, draw_models
 
-from calibration.agreement.ceiling import ceiling
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import table_of, unseen_variance
 from calibration.cluster import contrast
@@ -15,7 +14,7 @@ from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import TargetModel, refusal, transport
+from calibration.shares.transport import refusal
 
 NO_RATINGS = {
     "item": np.zeros(0, dtype=np.intp),
@@ -95,22 +94,6 @@ def test_a_label_nobody_gave_keeps_the_rule_of_three_whatever_the_judge_says() -
     assert found.least_variance[0] >= 0.01 * 0.99 / 100
 
 
-def test_raters_of_all_models_widen_what_is_said_of_a_new_one() -> None:
-    rng = np.random.default_rng(5)
-    models, _ = draw_models(World(models=6, severity_sd=1.0), 96, 1, rng)
-    own = calibrated_models({name: replace(rated, cluster=rated.cluster) for name, rated in models.items()})
-    assert own[-1].shared == 0
-    severe = one_hot(1 + (np.arange(96) % 8 > rng.integers(2, 6, size=96)).astype(int) * 2, 3)
-    same = calibrated_models(
-        {name: replace(rated, value=severe, cluster=np.arange(96) % 8) for name, rated in models.items()}
-    )
-    assert same[-1].shared > 0
-    new = TargetModel(judge=float(np.mean(same[-1].judge)))
-    wide, narrow = (transport(line, new).interval for line in (same[-1], replace(same[-1], shared=0.0)))
-    assert wide is not None and narrow is not None
-    assert wide.high - wide.low > narrow.high - narrow.low
-
-
 def test_ratings_far_from_the_line_are_believed_and_said_to_be() -> None:
     models, _ = draw_models(World(models=10), 200, 1, np.random.default_rng(6))
     name, rated = next(iter(models.items()))
@@ -150,12 +133,3 @@ def test_kappas_are_refused_where_hardly_anybody_gave_another_label() -> None:
         assert np.isfinite(found["exact"].value)
     always = agreement(replace(paired, label=np.full(120, 3)), rng=np.random.default_rng(0)).metrics
     assert (always["qwk"].value, always["qwk"].interval) == (0.0, None)
-
-
-@pytest.mark.parametrize(("raters", "speaks_for"), [(3, "these raters"), (12, "people")])
-def test_a_small_panel_s_agreement_is_of_these_raters(raters: int, speaks_for: str) -> None:
-    one = some_paired(1, rows=40)
-    both = [replace(one, rater=np.full(40, f"r{n}"), rating=np.roll(one.rating, n)) for n in range(raters)]
-    names = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
-    shared = Paired(**{name: np.concatenate([getattr(item, name) for item in both]) for name in names})
-    assert ceiling(shared, rng=np.random.default_rng(0), draws=50).speaks_for == speaks_for

@@ -3,24 +3,20 @@
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import date, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
 from repository import ROOT
 
-import calibration
-from calibration.artifact import Calibration, find_calibration, read_calibration, write_calibration
+from calibration.artifact import Calibration, find_calibration, read_calibration
 from calibration.estimate import Estimate
 from calibration.fit import calibrate_judged
 from calibration.inputs import CalibrationOptions
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally
 from calibration.shares.transport import left_out_levels
-from data.judgments import Judged, of_raters, read_judged
-from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
-from data.tables import read_ratings, write_rows
+from data.judgments import Judged
+from data.records import LABELS, Exchange, Judgment, Rating, judgment_of
 from judge.base import load_judge
 from reports.calibration.verdict import say_verdict
 
@@ -100,36 +96,6 @@ def test_unscored_responses_are_counted_and_said() -> None:
     assert "1 rated replies without a score and 1 that the judge was not given" in " ".join(
         say_verdict(report)
     )
-
-
-@pytest.mark.slow
-def test_files_are_calibrated_as_records_are(tmp_path: Path) -> None:
-    run, ratings, _ = world()
-    rows = [{"id": item.id, "model": item.model, **(item.probabilities or {})} for item in run.judgments]
-    write_rows(tmp_path / "knows.csv", rows)
-    write_rows(tmp_path / "ratings.jsonl", ratings)
-    report = calibration.calibrate(tmp_path / "knows.csv", tmp_path / "ratings.jsonl", options=QUICK)
-    (again,) = read_judged(tmp_path / "knows.csv", scale=LABELS)
-    expected = calibrate_judged([again], list(read_ratings(tmp_path / "ratings.jsonl")), options=QUICK)
-    assert to_plain(report) == to_plain(expected)
-    write_calibration(tmp_path / "calibration.json", report.calibration)
-    assert calibration.read_calibration(tmp_path / "calibration.json") == report.calibration
-
-
-@pytest.mark.slow
-def test_the_same_seed_makes_the_same_report_and_digest() -> None:
-    run, ratings, _ = world()
-    today = date(2030, 1, 1)
-    one, two = (calibrate_judged([run], ratings, options=QUICK, today=today) for _ in range(2))
-    assert to_plain(one) == to_plain(two)
-    assert one.calibration.digest == two.calibration.digest
-    assert one.calibration.expires == today + timedelta(days=90)
-
-
-def test_a_rater_is_not_both_judge_and_person(tmp_path: Path) -> None:
-    rows = [Rating(id="1", rater=name, rating=2) for name in ("ann", "llm")]
-    assert [item.rater for item in of_raters(rows, judges=["llm"])] == ["ann"]
-    assert [item.rater for item in of_raters(rows, raters=["llm"])] == ["llm"]
 
 
 @pytest.fixture(params=["classifier", "classifier-large"])

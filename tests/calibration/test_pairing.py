@@ -1,7 +1,5 @@
 """Ratings meet judgments, ours or another tool's, and whatever does not meet is counted or refused."""
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import write_csv
 
 from calibration.pairing import pair
 from data.errors import UserError
@@ -29,14 +28,6 @@ def judged(number: int, good: float, model: str = "ada") -> Judgment:
 
 def rated(identity: str, rating: float, rater: str = "ann", **more: Any) -> Rating:
     return Rating(id=identity, rater=rater, rating=rating, **more)
-
-
-def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:

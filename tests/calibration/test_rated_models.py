@@ -119,31 +119,6 @@ def test_the_overall_figures(comparison: RatedComparison) -> None:
     assert round(tables["all"].omnibus.effect, 3) == 0.093
 
 
-PAIRS = [
-    ("human", "gpt-4", 134.12, 92.41, 51.94),
-    ("human", LLAMA, 82.62, 59.52, 30.42),
-    ("human", GEMINI, 19.34, 2.01, 22.11),
-    ("human", MIXTRAL, 57.53, 33.95, 26.64),
-    ("gpt-4", LLAMA, 7.19, 4.48, 3.30),
-    ("gpt-4", GEMINI, 57.54, 68.86, 10.63),
-    ("gpt-4", MIXTRAL, 17.08, 18.53, 5.15),
-    (LLAMA, GEMINI, 24.46, 40.68, 2.44),
-    (LLAMA, MIXTRAL, 2.85, 6.84, 0.22),
-    (GEMINI, MIXTRAL, 13.13, 19.65, 1.23),
-]
-
-
-def test_every_two_models(study: RatingColumns) -> None:
-    """The study's tests of every two models, each with one of them as the baseline."""
-    found = []
-    for at, one in enumerate(PAPER[:-1]):
-        compared = compare_ratings(study, baseline=one, models=PAPER[at + 1 :])
-        for row, *others in zip(*(table.models[1:] for table in compared.groups), strict=True):
-            values = [round(item.full.value, 2) for item in (row, *others) if item.full]
-            found.append((one, row.model, *values))
-    assert found == PAIRS
-
-
 CELLS = """afraid llama 26 39 4.66 .173|afraid gpt 26 38 3.91 .227|annoyed gpt 27 43 6.62 .101
 annoyed mixtral 27 41 4.97 .157|anxious gpt 24 42 9.20 .062|anxious llama 24 39 6.22 .101
 anxious gemini 24 39 6.22 .101|anxious mixtral 24 36 3.85 .227|apprehensive gpt 25 51 20.72 .001

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from repository import SHARED
+from repository import dataset
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
+from emotionbench.administer import STABLE
 from emotionbench.questionnaires import read_questionnaire
+from emotionbench.sheets import read_sheets
 from emotionbench.situations import FACTOR_NAMES
 
-RESULTS = SHARED / "emotionbench" / "results"
 PANAS = read_questionnaire("PANAS")
 
 
@@ -74,6 +75,19 @@ def test_the_same_run_asks_for_nothing_again() -> None:
     assert Path(json.loads(first.stdout)["run"]).parts[0] == "alignments"
 
 
+def test_other_scales_take_the_users_items_and_the_situations_of_their_emotion() -> None:
+    questions = {str(number): f"Item {number}." for number in range(1, 13)}
+    Path("copy.json").write_text(json.dumps([{"name": "BFNE", "questions": questions}]), encoding="utf-8")
+    words = ("--scale", "BFNE", "--questionnaires", "copy.json", "--positive", "--stable", "--orders", 1)
+    with ScriptedServer(lambda call: answer_chat(call, json.dumps(dict.fromkeys(questions, 3)))) as server:
+        done = align("run", "--model", "m", "--base-url", server.base_url, *words, "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert all(call.text.startswith(STABLE) for call in server.calls)
+    sheets = read_sheets(Path("run"))
+    factors = [name for name in FACTOR_NAMES if name.startswith("Embarrassment")]
+    assert [sheet.factor for sheet in sheets] == [None] * 10 + factors
+
+
 def write_results(path: Path) -> None:
     names = ["question-0", "order-0", "General_test-0_order-0", "General_test-1_order-0"]
     names += [f"{factor}_scenario-{s}_test-0_order-0" for factor in FACTOR_NAMES for s in (0, 2)]
@@ -106,6 +120,7 @@ def test_files_with_missing_columns_are_imported_with_a_count() -> None:
         (["run", "--model", "m", "--scale", "nothing"], "unknown questionnaire 'nothing'"),
         (["run", "--model", "m", "--emotion", "Joy"], "no situations for 'Joy'"),
         (["run", "--model", "m", "--situations", "none.csv"], "none.csv: no such file"),
+        (["run", "--model", "m", "--positive", "--situations", "x.json"], "only ours are rewritten"),
         (["import", "none.csv"], "none.csv: no such file"),
         (["report", "none.jsonl"], "none.jsonl: no such file"),
     ],
@@ -125,9 +140,8 @@ def test_a_server_that_is_not_there_ends_with_exit_code_5() -> None:
 
 @pytest.mark.slow
 def test_the_real_results_are_reported_whole(tmp_path: Path) -> None:
-    if not RESULTS.exists():
-        pytest.skip("benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results")
-    files = [*sorted((RESULTS / "PANAS Test").iterdir()), *sorted((RESULTS / "Challenging Bench").iterdir())]
+    results = dataset("emotionbench/results")
+    files = [*sorted((results / "PANAS Test").iterdir()), *sorted((results / "Challenging Bench").iterdir())]
     assert align("import", *files, "--out", "all.jsonl").exit_code == 0
     told = align("report", "all.jsonl", "--out", "report")
     assert told.exit_code == 0, told.output

@@ -36,6 +36,18 @@ BAD_INPUTS = {
     "an empty file": ("r.jsonl", "", "nothing to score: the file has no rows"),
     "an empty CSV": ("r.csv", "prompt,response\n", "nothing to score: the file has no rows"),
     "broken JSON": ("r.jsonl", lines_of(GOOD, GOOD, '{"prompt": "a", '), "r.jsonl:3: not JSON"),
+    "no object": ("r.jsonl", lines_of(GOOD, "[1]"), "r.jsonl:2: a JSON object was expected, not list"),
+    "a number": (
+        "r.jsonl",
+        lines_of({**GOOD, "response": 5}),
+        "r.jsonl:1: response: input should be a valid",
+    ),
+    "half a turn": (
+        "r.jsonl",
+        lines_of({**GOOD, "dialogue": [{"speaker": "a"}]}),
+        "r.jsonl:1: dialogue.0.text",
+    ),
+    "a blank response": ("r.jsonl", lines_of({**GOOD, "response": "  "}), "r.jsonl:1: response: missing"),
     "no response": ("r.jsonl", lines_of(GOOD, {"prompt": "p"}), "r.jsonl:2: response: missing or empty"),
     "a huge response": (
         "r.jsonl",

@@ -1,23 +1,22 @@
 """Ratings as people have them, through `calibrate` and `compare`: the same verdict from every form."""
 
-import csv
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rows import write_csv
 
 import cli
 from data.tables import write_rows
 
 MODELS = ("ada", "bea")
 RATERS = tuple(f"r{number}" for number in range(6))
-NAMES = ("Bad", "Okay", "Good")
 Row = dict[str, Any]
 
 
@@ -66,15 +65,6 @@ def ratings(rows: Iterable[Row]) -> list[Row]:
     return rated
 
 
-def write_csv(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
-    rows = list(rows)
-    with Path(name).open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return Path(name)
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with chdir(tmp_path_factory.mktemp("made")):
@@ -92,12 +82,14 @@ def scored(made: Path) -> list[Row]:
 
 def test_a_sheet_in_other_words_gives_the_same_calibration(scored: list[Row]) -> None:
     rated = ratings(scored)
-    plain = write_csv("plain.csv", ({key: row[key] for key in ("id", "rater", "rating")} for row in rated))
+    plain = write_csv(
+        Path("plain.csv"), ({key: row[key] for key in ("id", "rater", "rating")} for row in rated)
+    )
     assert calibrate("run", plain).exit_code == 0
     expected = report()
     words = ("bad", "OK", "GOOD")
     rows = ({"ID": row["id"], "Rater": row["rater"], "Rating": words[row["rating"] - 1]} for row in rated)
-    done = calibrate("run", write_csv("sheet.csv", rows))
+    done = calibrate("run", write_csv(Path("sheet.csv"), rows))
     assert done.exit_code == 0, done.output
     found = report()
     assert found["calibration"]["ratings"] == expected["calibration"]["ratings"], "the same ratings"
@@ -107,7 +99,7 @@ def test_a_sheet_in_other_words_gives_the_same_calibration(scored: list[Row]) ->
 def test_stars_are_cut_into_labels_and_it_is_said(scored: list[Row]) -> None:
     rated = ratings(scored)
     rows = [{"id": row["id"], "rater": row["rater"], "Stars": 2 * row["rating"] - 1} for row in rated]
-    done = calibrate("run", write_csv("sheet.csv", rows), "-v")
+    done = calibrate("run", write_csv(Path("sheet.csv"), rows), "-v")
     assert done.exit_code == 0, done.output
     said = (
         "stars 1 to 5 read as Bad 1-2, Okay 3, Good 4-5 (thirds of the scale; --cut OKAY,GOOD sets another)"
@@ -155,7 +147,7 @@ WRONG: dict[str, tuple[list[Row], list[str], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_cannot_be_read_ends_with_the_way_out(scored: list[Row], case: str) -> None:
     rows, options, said = WRONG[case]
-    done = calibrate("run", write_csv("sheet.csv", rows), *options)
+    done = calibrate("run", write_csv(Path("sheet.csv"), rows), *options)
     assert (done.exit_code, done.stdout) == (2, ""), done.output
     assert said in done.stderr
     assert not Path("out").exists()
@@ -164,7 +156,7 @@ def test_what_cannot_be_read_ends_with_the_way_out(scored: list[Row], case: str)
 def test_bad_rows_are_set_aside_where_asked_and_told(scored: list[Row]) -> None:
     rows = [{"id": row["id"], "rater": row["rater"], "rating": row["rating"]} for row in ratings(scored)]
     rows[5]["rating"], rows[9]["rater"] = "lovely", ""
-    sheet = write_csv("sheet.csv", rows)
+    sheet = write_csv(Path("sheet.csv"), rows)
     done = calibrate("run", sheet, "--skip-invalid")
     assert done.exit_code == 0, done.output
     assert "2 rows set aside: sheet.csv:7: rating: 'lovely'" in done.stderr
@@ -184,7 +176,7 @@ def test_bad_rows_are_set_aside_where_asked_and_told(scored: list[Row]) -> None:
 @pytest.mark.slow
 def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
     """Every rating counts, whether ids are apart or each model's file counts from one."""
-    assert calibrate("run", write_csv("all.csv", ratings(scored))).exit_code == 0
+    assert calibrate("run", write_csv(Path("all.csv"), ratings(scored))).exit_code == 0
     expected = report()
     for has_own_ids in (True, False):
         rows = replies(has_own_ids=has_own_ids)
@@ -192,7 +184,7 @@ def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
             write_rows(Path(f"{model}.jsonl"), [row for row in rows if row["model"] == model])
             out = f"runs/{model}-{has_own_ids}"
             assert run("score", f"{model}.jsonl", "--judge", "length", "--out", out).exit_code == 0
-        sheet = write_csv("sheet.csv", ratings(rows))
+        sheet = write_csv(Path("sheet.csv"), ratings(rows))
         texts = ("--exchanges", "ada.jsonl", "--exchanges", "bea.jsonl")
         folders = [f"runs/{model}-{has_own_ids}" for model in MODELS]
         done = calibrate(*folders, sheet, *texts)
@@ -206,7 +198,7 @@ def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
         compared = run("compare", *folders, "--ratings", sheet, "--json")
         assert {row["ratings"] for row in json.loads(compared.stdout)["models"]} == {120}
     nameless = write_csv(
-        "bare.csv", ({key: row[key] for key in ("id", "rating")} for row in ratings(rows)[:1])
+        Path("bare.csv"), ({key: row[key] for key in ("id", "rating")} for row in ratings(rows)[:1])
     )
     assert (
         "'0' is a reply of more than one model; add a column `model`" in calibrate(*folders, nameless).stderr
@@ -225,7 +217,7 @@ AIS: dict[str, tuple[Callable[[Row], Row], list[str], str]] = {
 def test_ratings_by_an_ai_alone_are_refused(scored: list[Row], case: str) -> None:
     tell, options, name = AIS[case]
     rows = [{"id": row["id"], "rating": row["rating"], **tell(row)} for row in ratings(scored)[::2]]
-    sheet = write_csv("sheet.csv", rows)
+    sheet = write_csv(Path("sheet.csv"), rows)
     for words in (
         ("calibrate", "run", sheet),
         ("compare", "run", "--ratings", sheet),
@@ -238,10 +230,10 @@ def test_ratings_by_an_ai_alone_are_refused(scored: list[Row], case: str) -> Non
 @pytest.mark.slow
 def test_of_a_mixed_file_people_s_ratings_are_used(scored: list[Row]) -> None:
     people = [{key: row[key] for key in ("id", "model", "rater", "rating")} for row in ratings(scored)]
-    assert calibrate("run", write_csv("people.csv", people)).exit_code == 0
+    assert calibrate("run", write_csv(Path("people.csv"), people)).exit_code == 0
     expected = report()
     ais = [{**row, "rater": "claude-3-opus", "rating": 3} for row in people[::2]]
-    mixed = write_csv("mixed.csv", [*people, *ais])
+    mixed = write_csv(Path("mixed.csv"), [*people, *ais])
     note = "120 ratings by AI raters (claude-3-opus) left out"
     done = calibrate("run", mixed)
     assert done.exit_code == 0 and note in done.stderr
@@ -275,7 +267,7 @@ def test_choices_tell_agreement_and_calibrate_nothing(scored: list[Row]) -> None
     found = []
     for keys in (("id",), ("response", "model")):
         rows = choices(scored, keys=keys)
-        done = calibrate("run", write_csv("choices.csv", rows))
+        done = calibrate("run", write_csv(Path("choices.csv"), rows))
         assert done.exit_code == 0, done.output
         assert "choices between two replies, of column 'Winner'" in done.stderr
         assert "cannot calibrate a judge: no calibration.json is written" in " ".join(done.stdout.split())
@@ -293,14 +285,14 @@ def test_choices_tell_agreement_and_calibrate_nothing(scored: list[Row]) -> None
     assert agreement["value"] == pytest.approx(sum(chosen_longer) / 114, abs=0.06)
     assert agreement["low"] < 0.8 < agreement["high"]
     assert agreed["longer"]["value"] == pytest.approx(agreement["value"], abs=0.03), "it is that judge"
-    ai = calibrate("run", write_csv("ai.csv", ({**row, "Rater": "gpt-4o"} for row in rows)))
+    ai = calibrate("run", write_csv(Path("ai.csv"), ({**row, "Rater": "gpt-4o"} for row in rows)))
     assert ai.exit_code == 2 and "all choices are by AI raters (gpt-4o)" in ai.stderr
 
 
 def test_choices_say_which_model_is_chosen(scored: list[Row]) -> None:
     rows = choices(scored, keys=("model",))
     names = [{**row, "Winner": row.get(f"model_{row['Winner'].lower()}", "tie")} for row in rows]
-    told = [run("compare", write_csv(f"{place}.csv", made)) for place, made in enumerate((rows, names))]
+    told = [run("compare", write_csv(Path(f"{place}.csv"), made)) for place, made in enumerate((rows, names))]
     assert told[0].exit_code == 0, told[0].output
     assert "bea is chosen over ada by people: in " in " ".join(told[0].stdout.split())
     assert told[0].stdout.replace("0.csv", "1.csv") == told[1].stdout, "sides by letter or by name"
@@ -309,7 +301,7 @@ def test_choices_say_which_model_is_chosen(scored: list[Row]) -> None:
     assert (pair["one"], pair["wins"], pair["ties"]) == ("bea", wins, 6)
     assert pair["share"]["value"] == pytest.approx((wins + 3) / 120)
     rows[3]["Winner"] = "the second, I think"
-    wrong = run("compare", write_csv("wrong.csv", rows))
+    wrong = run("compare", write_csv(Path("wrong.csv"), rows))
     assert (
         wrong.exit_code == 2 and "wrong.csv:5: winner: 'the second, I think' is neither side" in wrong.stderr
     )

@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from repository import SHARED
+from repository import dataset
+from rows import write_csv
 
 from calibration.comparison.published_models import count_labels_by_model, read_study
 from data.errors import UserError
@@ -16,23 +17,6 @@ from data.importers.rated_conversations import PEOPLE, exchange_of, parse_transc
 from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import LABELS, Turn
 from data.tables import read_exchanges, read_ratings, write_rows
-
-
-def real(name: str) -> Path:
-    """A folder of a public dataset; they are never part of this repository."""
-    path = SHARED / name
-    if not path.exists():
-        pytest.skip(f"public dataset not at hand: set EMPATHY_DATA to a folder with {name}")
-    return path
-
-
-def write_csv(path: Path, rows: list[dict[str, object]], encoding: str = "utf-8") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding=encoding, newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def by_id(imported: Imported):
@@ -538,7 +522,7 @@ def test_what_is_imported_can_be_written_and_read_again(tmp_path):
 
 
 def test_real_ratings_give_the_published_counts():
-    imported = import_source("empathy-study-ratings", real("empathy-study"))
+    imported = import_source("empathy-study-ratings", dataset("empathy-study"))
     assert (len(imported.ratings), imported.set_aside) == (12_000, ())
     ours = Counter(
         (r.extra["emotion"], r.extra["model"], LABELS[int(r.rating) - 1]) for r in imported.ratings
@@ -556,14 +540,14 @@ def test_real_ratings_give_the_published_counts():
 def test_every_response_of_the_real_study_is_imported(folder):
     """Of each model as many as there are dialogues, with the text and the rating of its cell."""
     cells = {}
-    for path in sorted(real(folder).glob("dataset*.csv")):
+    for path in sorted(dataset(folder).glob("dataset*.csv")):
         with path.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines):
                 for column in row:
                     if column.startswith("response_"):
                         arm = column.removeprefix("response_")
                         cells[row["dialog_id"], arm] = (row[column], row[f"rating_{arm}"])
-    imported = import_source("empathy-study", real(folder))
+    imported = import_source("empathy-study", dataset(folder))
     assert len(cells) == len(imported.exchanges) == len(imported.ratings) == len(by_id(imported))
     assert len(cells) >= 1600 and set(Counter(item.model for item in imported.exchanges).values()) == {1600}
 
@@ -594,7 +578,7 @@ def test_every_response_of_the_real_study_is_imported(folder):
     ],
 )
 def test_a_real_dataset_is_whole(source, exchanges, ratings, set_aside):
-    imported = import_source(source, real(source))
+    imported = import_source(source, dataset(source))
     assert len(imported.exchanges) == exchanges
     assert ratings in (None, len(imported.ratings))
     assert set_aside in (None, len(imported.set_aside))

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -74,48 +74,6 @@ def test_a_journal_cut_anywhere_is_taken_up(tmp_path: Path) -> None:
         assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-@pytest.mark.slow
-def test_a_crash_at_any_step_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every change to the disk, in turn, is where the process dies; before it and right after it."""
-    complete(tmp_path / "whole")
-    steps = ("write", "replace", "unlink", "truncate", "fsync")
-    real = {name: getattr(os, name) for name in steps}
-    budget = 0
-
-    def dying(name: str, *, late: bool) -> Callable[..., object]:
-        def step(*arguments: object, **options: object) -> object:
-            nonlocal budget
-            budget -= 1
-            if budget < 0 and not late:
-                raise Crash
-            done = real[name](*arguments, **options)
-            if budget < 0:
-                raise Crash
-            return done
-
-        return step
-
-    for late in (False, True):
-        for allowed in range(200):
-            folder, budget = tmp_path / f"crash-{late}-{allowed}", allowed
-            with monkeypatch.context() as patched:
-                for name in steps:
-                    patched.setattr(os, name, dying(name, late=late))
-                try:
-                    complete(folder)
-                except Crash:
-                    died = True
-                else:
-                    died = False
-            complete(folder)
-            assert contents(folder) == contents(tmp_path / "whole"), f"died at step {allowed}"
-            if not died:
-                break
-        else:
-            pytest.fail("never got through")
-        assert allowed > 20
-
-
 def test_a_spoilt_line_is_asked_again(tmp_path: Path) -> None:
     complete(tmp_path / "whole")
     complete(tmp_path / "run")
@@ -179,13 +137,6 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
             complete(folder)
 
 
-def test_an_unreadable_plan_says_what_to_do(tmp_path: Path) -> None:
-    for content in ("{", "[]"):
-        (tmp_path / "plan.json").write_text(content)
-        with pytest.raises(UserError, match=r"plan\.json: .* delete the folder"):
-            complete(tmp_path)
-
-
 def test_a_row_set_aside_is_kept_whole_and_counted_once(tmp_path: Path) -> None:
     bad = BadRow(Path("r.jsonl"), 3, "response: missing", {"prompt": "\ud800", "when": b"x"})
     for _ in range(2):  # taken up again, the input is read from its start
@@ -198,17 +149,6 @@ def test_a_row_set_aside_is_kept_whole_and_counted_once(tmp_path: Path) -> None:
         "problem": "response: missing",
         "raw": {"prompt": "\ud800", "when": "b'x'"},
     }
-
-
-def test_a_full_disk_is_an_operational_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    with open_run(tmp_path, PLAN) as run, monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
-        with pytest.raises(OperationalError, match=r"no space left on device; free some space"):
-            judge(run, EXCHANGES)
-    assert complete(tmp_path) == [item.id for item in EXCHANGES]
 
 
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:

@@ -116,35 +116,6 @@ def test_a_row_without_id_or_model_gets_its_line_and_no_name(tmp_path: Path) -> 
     assert (exchange.id, exchange.model) == ("2", "unnamed")
 
 
-def test_a_csv_with_a_byte_order_mark_keeps_its_first_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.csv", "prompt,response\nI'm sad,Oh no\n", "utf-8-sig")
-    assert [item.prompt for item in read_exchanges(path)] == ["I'm sad"]
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('{"prompt": "p"', "r.jsonl:2: not JSON"),
-        ("[1]", "r.jsonl:2: a JSON object was expected, not list"),
-        ('{"prompt": "p"}', "r.jsonl:2: response: missing or empty"),
-        ('{"prompt": "p", "response": "  "}', "r.jsonl:2: response: missing or empty"),
-        ('{"prompt": "p", "response": 5}', "r.jsonl:2: response: input should be a valid string, not '5'"),
-        (json.dumps({"prompt": "p", "response": "x" * 200_000}), "response: 200,000 characters, and at most"),
-        ('{"id": "1", "prompt": "p", "response": "r"}', "r.jsonl:2: id: '1' stands at line 1 already"),
-        ('{"prompt": "p", "response": "r", "dialogue": [{"speaker": "a"}]}', "r.jsonl:2: dialogue.0.text"),
-    ],
-)
-def test_a_bad_row_names_its_place(tmp_path: Path, line: str, said: str) -> None:
-    good = '{"id": 1, "prompt": "p", "response": "r"}'
-    path = write(tmp_path / "r.jsonl", f"{good}\n{line}\n" + good.replace("1", "3", 1))
-    with pytest.raises(UserError, match="--skip-invalid") as refused:
-        list(read_exchanges(path))
-    assert said in str(refused.value)
-    read, bad = collect(path)
-    assert [item.id for item in read] == ["1", "3"]
-    assert len(bad) == 1
-
-
 def test_models_that_share_an_id_are_told_apart_however_many_there_are(tmp_path: Path) -> None:
     rows = [{"id": f"{n // 2}", "model": f"m{n}", "prompt": "p", "response": f"r{n}"} for n in range(200)]
     write_rows(tmp_path / "r.jsonl", rows)
@@ -223,17 +194,6 @@ def test_any_json_object_is_a_record_or_a_bad_row_with_its_line(
     assert all(1 <= row.line <= len(rows) and row.problem for row in bad)
     for record in found:
         json.loads(to_json(to_row(record)))
-
-
-@given(st.binary(max_size=300), st.sampled_from((".jsonl", ".csv", ".parquet")))
-@IN_ONE_FOLDER
-def test_any_bytes_are_rows_or_refused(tmp_path: Path, data: bytes, suffix: str) -> None:
-    path = tmp_path / f"any{suffix}"
-    path.write_bytes(data)
-    try:
-        collect(path)
-    except UserError as error:
-        assert str(path) in str(error)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "nan", "Infinity", "1e999"])

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from data.errors import BudgetSpent, OperationalError, UserError
+from data.errors import BudgetSpent, OperationalError
 from data.runs import FinishedRun
 from emotionbench.administer import (
-    STABLE,
     Inquiry,
     SelfReporter,
     check_filled,
-    make_reporter,
     plan_alignment,
     read_filled,
     run_alignment,
@@ -67,16 +65,6 @@ def test_orders_follow_from_the_seed_and_the_first_is_the_questionnaires_own() -
     again = Inquiry(questionnaire=PANAS, situations=TWO, seed=3)
     assert again.order(7) == list(orders[7])
     assert Inquiry(questionnaire=PANAS, situations=(), seed=4).order(7) != list(orders[7])
-
-
-def test_a_sheet_holds_its_items_in_order_and_the_situation_only_if_there_is_one() -> None:
-    text = write_sheet(PANAS, [20, *range(1, 20)], WAIT)
-    assert "You wait in the rain." in text
-    assert "\n\n1. afraid\n2. interested\n3. distressed\n" in text
-    assert "from 1 to 20" in text and "from 1 to 5" in text
-    plain = write_sheet(PANAS, list(range(1, 21)), None)
-    assert "rain" not in plain and plain.startswith(PANAS.ask)
-    assert write_sheet(PANAS, list(range(1, 21)), None, is_stable=True) == f"{STABLE}\n\n{plain}"
 
 
 def test_where_items_differ_in_what_marks_mean_each_says_it(tmp_path: Path) -> None:
@@ -206,30 +194,3 @@ def test_the_money_is_kept_to_and_the_run_taken_up_again(tmp_path: Path) -> None
 )
 def test_bodies_of_every_kind_are_read(body: Mapping[str, Any], missing: str) -> None:
     assert read_filled(body, PANAS, list(range(1, 21)))["missing"].startswith(missing)
-
-
-def test_other_scales_need_the_users_items(tmp_path: Path) -> None:
-    options: dict[str, Any] = {
-        "model_config": None,
-        "scale": "BFNE",
-        "questionnaires": None,
-        "situations": None,
-        "emotions": (),
-        "per_factor": 1,
-        "orders": 2,
-        "repeats": 1,
-        "defaults": None,
-        "seed": 0,
-        "positive": False,
-        "stable": False,
-        "model": "m",
-    }
-    with pytest.raises(UserError, match=r"we ship no items of it; name your copy .* with --questionnaires"):
-        make_reporter(**options)
-    reporter = make_reporter(**(options | {"questionnaires": write_copy("BFNE", tmp_path), "positive": True}))
-    assert {item.emotion for item in reporter.inquiry.situations} == {"Embarrassment"}
-    assert (reporter.inquiry.variant, reporter.inquiry.defaults) == ("positive", 10)
-    with pytest.raises(UserError, match="no model"):
-        make_reporter(**(options | {"scale": "PANAS", "model": None}))
-    with pytest.raises(UserError, match="only ours are rewritten"):
-        make_reporter(**(options | {"positive": True, "situations": Path("x.json")}))

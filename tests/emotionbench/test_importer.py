@@ -5,24 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import SHARED
+from repository import dataset
 
 from data.errors import UserError
 from emotionbench.alignment import read_norms
 from emotionbench.importer import import_results
 from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import PEOPLE, Sheet, read_sheets, write_sheets
+from emotionbench.sheets import PEOPLE
 from emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
 Column = tuple[str, list[str]]
-
-
-def real(name: str) -> Path:
-    path = SHARED / "emotionbench" / "results" / name
-    if not path.exists():
-        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results/{name}")
-    return path
 
 
 def column(name: str, marks: Any = 3) -> Column:
@@ -77,15 +70,6 @@ def test_columns_that_are_empty_or_absent_are_counted_not_dropped(tmp_path: Path
         "missing columns": 2,
         "unknown columns": 2,
     }
-    reasons = [sheet.missing for sheet in imported.sheets]
-    assert reasons[1:] == [
-        None,
-        "empty column",
-        "no such column",
-        "no such column",
-        "1 of 20 marks missing",
-        "20 of 20 marks missing",
-    ]
 
 
 def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
@@ -152,17 +136,6 @@ def test_the_crowds_table_is_read_across_with_its_own_names(tmp_path: Path) -> N
     assert imported.counts["unknown columns"] == 1
 
 
-def test_sheets_are_written_and_read_back(tmp_path: Path) -> None:
-    about = {"factor": "Anger-0", "situation": "Anger-0/1", "missing": "refused"}
-    sheets = [Sheet(model="m", scale="PANAS", marks={1: 3.0}, **about)]
-    path = tmp_path / "sheets.jsonl"
-    assert write_sheets(path, sheets) == len(sheets)
-    assert read_sheets(path) == sheets == read_sheets(tmp_path)
-    path.write_text('{"model": "m"}\n', encoding="utf-8")
-    with pytest.raises(UserError, match=r"sheets.jsonl:1: scale: field required"):
-        read_sheets(path)
-
-
 def test_norms_are_whole() -> None:
     norms = read_norms()
     assert set(FACTOR_NAMES) < set(norms)
@@ -175,8 +148,13 @@ def test_norms_are_whole() -> None:
 
 def test_the_real_files_are_whole() -> None:
     for name, count in (("gpt-4", 1800), ("gpt-3.5-turbo", 1800)):
-        counts = import_results(real(f"PANAS Test/{name}-PANAS-testing.csv")).counts
+        counts = import_results(dataset(f"emotionbench/results/PANAS Test/{name}-PANAS-testing.csv")).counts
         assert (counts["sheets"], counts["complete"], counts["default"]) == (count, count, 50)
-    counts = import_results(real("PANAS Test/crowd.xlsx")).counts
+    counts = import_results(dataset("emotionbench/results/PANAS Test/crowd.xlsx")).counts
     assert (counts["sheets"], counts["complete"], counts["default"]) == (2532, 2532, 1266)
-    assert import_results(real("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv")).counts["complete"] == 310
+    assert (
+        import_results(
+            dataset("emotionbench/results/Challenging Bench/gpt-3.5-turbo-BDI-testing.csv")
+        ).counts["complete"]
+        == 310
+    )

@@ -151,15 +151,6 @@ def test_no_json_at_all_breaks_it(value: object) -> None:
     check(json.dumps(value), PANAS)
 
 
-@given(
-    st.lists(st.integers(1, 5), min_size=20, max_size=20),
-    st.sampled_from(["{i}. {m}", "{i}) {m}/5", "{i} = {m}.", "{m}"]),
-)
-def test_any_marks_come_back(marks: list[int], form: str) -> None:
-    text = "\n".join(form.format(i=item, m=mark) for item, mark in enumerate(marks, start=1))
-    assert list(read_marks(text, PANAS).marks.values()) == marks
-
-
 def test_an_answer_without_end_is_read() -> None:
     for piece in ("{", "[1,", "1", "1. ", "4 - ", "a: "):
         check(piece * (120_000 // len(piece)), PANAS)

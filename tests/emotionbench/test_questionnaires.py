@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from repository import SHARED
+from repository import dataset
 
 from data.errors import UserError
 from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire, score_marks
@@ -17,17 +17,8 @@ from emotionbench.situations import (
     POSITIVE,
     EvokingSituation,
     choose_situations,
-    find_factor,
     read_situations,
 )
-
-
-def real(name: str) -> Path:
-    """A file of the benchmark; none of them is part of this repository."""
-    path = SHARED / "emotionbench" / name
-    if not path.exists():
-        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/{name}")
-    return path
 
 
 def write_copy(path: Path, key: Questionnaire, **changes: object) -> Path:
@@ -98,35 +89,6 @@ def test_scores_are_as_reckoned_by_hand() -> None:
         assert all(score.low == score.high == score.value and not score.missing for score in scores.values())
 
 
-# items, range, rule, emotion, and the sizes of the sub-scales, as published
-FACTS = {
-    "PANAS": (20, 1, 5, "sum", "", [10, 10]),
-    "AGQ": (29, 1, 7, "sum", "Anger", [29, 9, 5, 7, 8]),
-    "DASS-21": (21, 0, 3, "double", "Anxiety", [21, 7, 7, 7]),
-    "BDI-II": (21, 0, 3, "sum", "Depression", [21]),
-    "FDS": (28, 1, 5, "sum", "Frustration", [28, 7, 7, 7, 7]),
-    "MJS": (24, 1, 7, "sum", "Jealousy", [8, 8, 8]),
-    "GASP": (16, 1, 7, "sum", "Guilt", [4, 4, 4, 4]),
-    "FSS-III": (52, 1, 5, "sum", "Fear", [52, 13, 13, 12, 8, 6]),
-    "BFNE": (12, 1, 5, "sum", "Embarrassment", [12]),
-}
-
-
-REVERSED = {"AGQ": {7, 18}, "BFNE": {2, 4, 7, 10}}
-
-
-def test_keys_are_as_published() -> None:
-    for name in questionnaire_names():
-        key = read_questionnaire(name)
-        sizes = [len(items) for items in key.scales.values()]
-        assert (key.items, key.low, key.high, key.score, key.emotion, sizes) == FACTS[name]
-        parts = [items for scale, items in key.scales.items() if scale != "overall"]
-        items = Counter(item for items in parts for item in items)
-        assert not parts or items == Counter(range(1, key.items + 1)), name
-        assert set(key.reversed) == REVERSED.get(name, set())
-    assert set(questionnaire_names()) == set(FACTS)
-
-
 def test_the_lowest_marks_give_the_span_and_reversed_items_turn() -> None:
     for key in map(read_questionnaire, questionnaire_names()):
         items = range(1, key.items + 1)
@@ -186,7 +148,7 @@ def test_another_kind_of_copy_is_refused(tmp_path: Path, content: str, said: str
 
 
 def test_keys_are_those_of_the_benchmark() -> None:
-    path = real("questionnaires.json")
+    path = dataset("emotionbench/questionnaires.json")
     entries = {entry["name"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
     for name in questionnaire_names():
         key = read_questionnaire(name, copy=path)
@@ -216,15 +178,17 @@ def test_ours_are_not_the_benchmarks() -> None:
         found = re.findall(r"[a-z']+", text.casefold())
         return {tuple(found[start : start + 6]) for start in range(len(found) - 5)}
 
-    theirs = set().union(*(runs(item.text) for item in read_situations(real("situations.json"))))
+    theirs = set().union(
+        *(runs(item.text) for item in read_situations(dataset("emotionbench/situations.json")))
+    )
     assert not [
         item.id for path in (OURS, POSITIVE) for item in read_situations(path) if runs(item.text) & theirs
     ]
 
 
 def test_the_benchmarks_files_give_the_same_situations() -> None:
-    first = read_situations(real("situations.json"))
-    second = read_situations(real("situations/situations.csv"))
+    first = read_situations(dataset("emotionbench/situations.json"))
+    second = read_situations(dataset("emotionbench/situations/situations.csv"))
     assert len(first) == len(second) == 428
     assert len({item.text for item in first}) == 425
     assert Counter(item.factor for item in first) == Counter(item.factor for item in second)
@@ -274,10 +238,3 @@ def test_situations_are_chosen_by_emotion_and_number() -> None:
     assert len(chosen) == 8
     with pytest.raises(UserError, match="no situations for 'Joy'"):
         choose_situations(read_situations(), emotions=("Joy",))
-
-
-def test_a_factor_is_found_by_name_and_number() -> None:
-    for key, name in FACTOR_NAMES.items():
-        emotion, _, number = key.rpartition("-")
-        assert find_factor(emotion, name) == find_factor("", key) == find_factor(emotion, number) == key
-    assert find_factor("Anger", "9") is None

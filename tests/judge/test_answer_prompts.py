@@ -173,19 +173,6 @@ def test_a_parameter_the_server_refuses_is_left_out_and_said(tmp_path: Path) -> 
         check_answered(insisted)
 
 
-def test_more_is_asked_and_nothing_twice(tmp_path: Path) -> None:
-    prompts = write_prompts(tmp_path / "p.jsonl", 8)
-    with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
-        assert ask(prompts, tmp_path / "run", server.base_url, limit=3).asked == 3
-        assert ask(prompts, tmp_path / "run", server.base_url, limit=2).asked == 0
-        assert ask(prompts, tmp_path / "run", server.base_url).asked == 5
-        whole = ask(prompts, tmp_path / "whole", server.base_url)
-        (tmp_path / "run/responses.jsonl").write_text("spoilt by hand\n")
-        assert ask(prompts, tmp_path / "run", server.base_url).asked == 0
-    assert (tmp_path / "run/responses.jsonl").read_bytes() == (whole.folder / "responses.jsonl").read_bytes()
-    assert len({call.text for call in server.calls[:8]}) == 8
-
-
 def test_another_model_style_or_setting_in_a_folder_is_refused(tmp_path: Path) -> None:
     prompts = write_prompts(tmp_path / "p.jsonl", 1)
     with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:

@@ -1,7 +1,6 @@
 """Batches: submitted once whatever is killed when, collected whole, and every request accounted for."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,10 @@ from click.testing import CliRunner, Result
 import cli
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.records import Judgment
-from data.runs import open_run
-from data.tables import read_exchanges, read_judgments
-from judge.base import load_judge
+from data.tables import read_judgments
 from judge.llm import batch as requests
-from judge.llm.batch import BatchUnderWay, score_batch
-from judge.scoring import plan_run
+from judge.llm.batch import BatchUnderWay
 
-Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]
 SECRET = "sk-test-7f3a9c1e5b2d8f60"
 KINDS = {
@@ -88,31 +83,6 @@ def test_submitted_then_collected_as_if_asked_directly(
     calls = server.steps.total()
     assert score(path, "--batch", "--out", "run").exit_code == 0
     assert server.steps.total() == calls, "a whole run asks for nothing"
-
-
-def test_killed_while_judgments_are_kept(server: BatchServer, write_responses: Write) -> None:
-    """The journal has some of the part, the state says it is not collected."""
-    path = write_responses(30)
-    write_judge(server)
-    assert score(path, "--batch", "--out", "run").exit_code == 3
-    server.is_done = True
-    judge = load_judge("judge.toml")
-    kept = 0
-
-    def die() -> None:
-        nonlocal kept
-        kept += 1
-        if kept == 11:
-            raise MemoryError("as good as a kill")
-
-    with pytest.raises(MemoryError), open_run(Path("run"), plan_run(path, judge)) as run:
-        score_batch(judge, read_exchanges(path), run, on_progress=die)
-    before = Path("run/journal.jsonl").read_text().count("\n")
-    assert 5 < before < 15
-    downloads = server.steps["download"]
-    assert score(path, "--batch", "--out", "run").exit_code == 0
-    assert server.steps["download"] == downloads, "it lay there already"
-    assert [item.id for item in judged()] == [f"r{n}" for n in range(30)]
 
 
 def test_every_request_ends_as_a_judgment_or_with_a_reason(

@@ -107,24 +107,6 @@ def test_a_member_without_a_judgment(allow_missing: bool) -> None:
     assert nothing.unscored == "HTTP 400: no (of asked0)" and nothing.probabilities is None
 
 
-def test_a_run_counts_its_unscored_and_a_second_makes_no_call(write_responses: Write) -> None:
-    def script(call: Call) -> Answer:
-        return refuse(call) if known_probabilities(call.text)["Bad"] > 0.4 else answer(call)
-
-    with ScriptedServer(script) as server:
-        write_decision("asked.toml", server)
-        panel = write_toml("panel.toml", kind="panel", judges=["length", "asked.toml"])
-        path = write_responses(60)
-        done = score(path, "--judge", panel, "--out", "run", "--json")
-        assert done.exit_code == 0, done.output
-        calls = len(server.calls)
-        assert score(path, "--judge", panel, "--out", "run").exit_code == 0
-        assert len(server.calls) == calls
-    counts = json.loads(done.stdout)["counts"]
-    assert counts["judged"] + counts["unscored"] == 60 and counts["unscored"] > 5
-    assert len(list(read_judgments(Path("run/judgments.jsonl")))) == 60
-
-
 def test_members_share_one_budget_and_a_run_out_of_money_resumes(write_responses: Write) -> None:
     with ScriptedServer(answer) as server:
         for name in ("m0", "m1"):  # a cent a call

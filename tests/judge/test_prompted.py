@@ -22,14 +22,6 @@ from judge.llm.prompted import PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 GOOD = '{"reason": "It feels with the speaker.", "label": "Good"}'
-SHORT_RUBRIC = """
-title = "Empathy"
-definition = "Empathy is sharing a feeling."
-question = "How empathetic is the reply?"
-components = {cognitive = "It understands.", affective = "It feels.", compassionate = "It helps."}
-labels = {Bad = "Not at all.", Okay = "Somewhat.", Good = "Very."}
-"""
-SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 Ask = Callable[..., tuple[Judgment, list[Call]]]
 Make = Callable[..., PromptedJudge]
 
@@ -180,9 +172,6 @@ def test_an_empty_answer_says_why(ask: Ask, choice: Mapping[str, Any], reason: s
 )
 def test_a_label_is_read_past_thoughts_and_wrappings(ask: Ask, said: str) -> None:
     assert ask(said)[0].label == "Good"
-
-
-# Injections
 
 
 # Probabilities

@@ -1,10 +1,7 @@
 """Robustness: the catalogue does what it says, and judges with known flaws are found out."""
 
-import codecs
 import json
 import re
-import unicodedata
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,7 +17,6 @@ from data.errors import UserError
 from data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from data.tables import SAMPLE_RESPONSES, read_exchanges
-from data.text import HIDDEN, clean
 from judge.base import Judge
 from judge.robustness.catalogue import (
     DISGUISES,
@@ -113,23 +109,6 @@ def test_every_perturbation_changes_a_reply_and_nothing_else_and_keeps_it_in_who
     item = Perturbation(name="a", family="f", template='{"x": {reply}, "y": {prompt}}')
     odd = rewrite(item, replace(REPLY, response="{prompt} \\1 {text}", prompt="{reply}"))
     assert odd is not None and odd.response == '{"x": {prompt} \\1 {text}, "y": {reply}}'
-
-
-def test_disguises_can_be_taken_off_again() -> None:
-    text = "Get over it, Sam. 7"
-    for name in ("full width", "mathematical", "circled"):
-        assert DISGUISES[name](text) != text == unicodedata.normalize("NFKC", DISGUISES[name](text))
-    for name in ("zero width", "soft hyphens"):
-        assert DISGUISES[name](text) != text == clean(DISGUISES[name](text))
-    for name in ("combining", "struck"):
-        bare = unicodedata.normalize("NFD", DISGUISES[name](text))
-        assert "".join(sign for sign in bare if not unicodedata.combining(sign)) == text
-    assert b64decode(DISGUISES["base64"](text)).decode() == text
-    assert codecs.decode(DISGUISES["rot13"](text), "rot13") == text
-    assert HIDDEN.sub("", DISGUISES["turned round"](text))[::-1] == text
-    assert HIDDEN.sub("", DISGUISES["tags"](text)) == ""
-    for name in ("look-alikes", "small capitals", "digits"):
-        assert len(DISGUISES[name](text)) == len(text) and DISGUISES[name](text) != text
 
 
 def test_rewrites_of_ordinary_replies_do_what_they_say() -> None:

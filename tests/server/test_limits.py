@@ -25,7 +25,6 @@ from server.served_judge import ServedJudge
 from server.stdio import answer_lines
 
 JSON = {"Content-Type": "application/json"}
-IDS = [f"r{number}" for number in range(24)]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from simulated_ratings import (
     draw_models,
     truth,
     two_models,
-    without_ratings,
 )
 from watched_nights import SPREAD
 
@@ -31,14 +30,12 @@ from calibration.comparison.judged_models import ComparisonSettings, compared_le
 from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
-from calibration.monitoring.confidence_sequence import Watch, recent_change, update
+from calibration.monitoring.confidence_sequence import recent_change, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
-from calibration.shares.correction import calibrated_models, correct, target_of
+from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.ppi import ppi_estimate
-from calibration.shares.tally import Tally, model_shares
-from calibration.shares.transport import TargetModel, transport
-from data.records import LABELS, Judgment
+from data.records import LABELS
 
 Hits = Mapping[str, bool]
 CONFUSION = np.array([[0.10, 0.05, 0.03], [0.06, 0.16, 0.10], [0.04, 0.12, 0.34]])  # of ratings and labels
@@ -192,19 +189,6 @@ def shared_raters(raters: int) -> Callable[[np.random.Generator], Hits]:
     return draw
 
 
-def line(rng: np.random.Generator) -> Hits:
-    """A model nobody rated, and one with some ratings, by a line through nine rated ones."""
-    models, shares = draw_models(World(), 100, 1, rng)
-    name, sample = next(iter(models.items()))
-    good = calibrated_models(models)[-1].without(name)
-    target = target_of(sample, ppi_estimate(sample), -1, good)
-    alone = transport(good, TargetModel(judge=target.judge, judge_noise=target.judge_noise))
-    return {
-        "unrated": holds(alone.interval, shares[0, -1]),
-        "with ratings": holds(transport(good, target).interval, shares[0, -1]),
-    }
-
-
 def compared(
     raters: int,
     prompts: int,
@@ -223,33 +207,6 @@ def compared(
         (found,) = differences([pair], settings)
         # Where a judge strays so far that the line is refused, no interval is promised.
         return {"difference": found.how == "refused" or holds(found.good.interval, wanted)}
-
-    return draw
-
-
-def by_the_line_alone(rng: np.random.Generator) -> Hits:
-    one, other = map(without_ratings, two_models(4, 100, rng))
-    (found,) = differences([(one, other)], calibrated(rng))
-    return {"difference": found.how == "refused" or holds(found.good.interval, 0.0)}
-
-
-def conversations(level: float, count: int) -> Callable[[np.random.Generator], Hits]:
-    """The share of Good over few conversations of a bot, with the slope and cuts of the shipped judge."""
-
-    def chances(size: int, rng: np.random.Generator) -> np.ndarray:
-        places = level + 0.5 * rng.standard_normal(size)
-        okay, good = (1 / (1 + np.exp(2.0 * (cut - places))) for cut in (-0.1, 0.7))
-        return np.stack([1 - okay, okay - good, good], axis=1)
-
-    wanted = float(chances(400_000, np.random.default_rng(0))[:, -1].mean())
-
-    def draw(rng: np.random.Generator) -> Hits:
-        tally = Tally()
-        for number, row in enumerate(chances(count, rng).tolist()):
-            known = {"id": str(number), "model": "bot", "content": "", "prompt_digest": f"{number:x}"}
-            tally.add(Judgment(**known, probabilities=dict(zip(LABELS, row, strict=True))))
-        (model,) = model_shares(tally, rng=rng, draws=1000, widened=True)
-        return {"Good": holds(model.shares["Good"].interval, wanted)}
 
     return draw
 
@@ -310,7 +267,7 @@ def every_night(rng: np.random.Generator) -> Hits:
     """The interval holds on all of sixty nights at once, though the baseline is a draw itself."""
     spread = SPREAD / math.sqrt(2)
     baseline = spread * rng.standard_normal(120)
-    watch, held = Watch(), True
+    watch, held = (), True
     for _ in range(60):
         watch = update(watch, spread * rng.standard_normal(120) - baseline)
         held &= holds(recent_change(watch).interval, 0.0)
@@ -341,7 +298,6 @@ PROMISES = {
         draw=few_raters(World(models=2, raters=8, level=1.25, model_sd=0.0), ratings=48), high=1.0
     ),
     "line, the same 4 raters of all models": Promise(draw=shared_raters(4), high=1.0, cost=4),
-    "line through ten models": Promise(draw=line, high=1.0, cost=4),
     "difference, ratings split among raters": Promise(draw=compared(8, 64), high=1.0, cost=2),
     "difference, all raters read all": Promise(draw=compared(8, 64, "crossed"), high=1.0, cost=2),
     "difference, other raters a model": Promise(draw=compared(8, 64, "apart"), high=1.0, cost=2),
@@ -353,16 +309,8 @@ PROMISES = {
     "difference, line and raters who read all": Promise(
         draw=compared(3, 64, "crossed", gap=0.4, lines=True), high=1.0, cost=4
     ),
-    "difference, line alone": Promise(draw=by_the_line_alone, high=1.0, cost=4),
     "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
-    **{
-        f"share of Good, {count} conversations, level {level}": Promise(
-            draw=conversations(level, count), cost=2
-        )
-        for level in (-0.15, 0.6)
-        for count in (20, 60, 200)
-    },
     "t, raters as units": Promise(draw=raters_as_units),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),

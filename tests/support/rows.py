@@ -1,7 +1,8 @@
-"""Made-up exchanges in any number, written in a moment: no two prompts, ids or replies alike in a row."""
+"""Made-up exchanges in any number, no two prompts, ids or replies alike in a row; and rows as CSV."""
 
+import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,14 @@ def write_shards(folder: Path, counts: dict[str, int], *, with_ids: bool = True)
         write_rows(folder / name, make_rows(count, start=start, with_ids=with_ids))
         start += count
     return folder
+
+
+def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Any rows, with the columns of the first, as another program would write them."""
+    rows = list(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

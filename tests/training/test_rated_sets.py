@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from repository import SHARED
+from repository import SHARED, dataset
 
 from data.errors import UserError
 from data.importers import SOURCES
@@ -91,8 +91,7 @@ def test_an_unknown_set_is_named_with_the_known_ones(tmp_path):
 def test_real_sets_are_whole_and_read_alike_twice(name, items, replies, clusters, systems):
     about = RATED_SETS[name]
     assert about.name == name and about.source in SOURCES
-    if not (SHARED / about.source).exists():
-        pytest.skip(f"public dataset not at hand: set EMPATHY_DATA to a folder with {about.source}")
+    dataset(about.source)
     read = read_rated_set(name, SHARED)
     assert read == read_rated_set(name, SHARED)
     assert (len(read), len({entry.cluster for entry in read})) == (items, clusters)
@@ -106,8 +105,7 @@ def test_real_sets_are_whole_and_read_alike_twice(name, items, replies, clusters
 
 
 def test_the_experts_word_is_the_rating_and_others_stand_beside_it():
-    if not (SHARED / "judging-empathy").exists():
-        pytest.skip("public dataset not at hand: set EMPATHY_DATA to a folder with judging-empathy")
+    dataset("judging-empathy")
     for name in (name for name in RATED_SETS if name.startswith("judging-empathy/")):
         for entry in read_rated_set(name, SHARED):
             experts = [entry.others[f"expert-{number}"] for number in (1, 2, 3)]
@@ -117,8 +115,7 @@ def test_the_experts_word_is_the_rating_and_others_stand_beside_it():
 
 @pytest.mark.slow
 def test_all_of_judging_empathys_epitome_is_in_epitome():
-    if not (SHARED / "epitome").exists() or not (SHARED / "judging-empathy").exists():
-        pytest.skip("public datasets not at hand: set EMPATHY_DATA")
+    dataset("epitome"), dataset("judging-empathy")
     small, large = (read_rated_set(name, SHARED) for name in ("judging-empathy/epitome", "epitome"))
     assert drop_shared(small, large) == []
     assert len(drop_shared(large, small)) == 3023 - 51

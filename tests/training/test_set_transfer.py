@@ -8,9 +8,6 @@ import pytest
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import roc_auc_score
 
-from data.records import to_plain
-from data.text import show
-from training.model_card import trial_lines
 from training.set_transfer import SetItem, SetTransfer, measure_set
 
 SYSTEMS = 5
@@ -100,12 +97,3 @@ def test_where_all_ratings_are_equal_nothing_is_claimed() -> None:
     party = measure_set([replace(item, rating=3.0) for item in ITEMS], draws=5).parties["judge"]
     assert math.isnan(party.spearman.value) and party.spearman.interval is None
     assert math.isnan(party.worst.value) and party.worst.interval is None
-
-
-def test_a_card_and_a_trial_print_every_set(found: SetTransfer) -> None:
-    sets = [to_plain(found), {**to_plain(found), "set": "another"}]
-    text = "\n".join(trial_lines({"protocol": "sets-apart", "sets": sets}))
-    assert text.count("| made |") == text.count("| another |") == 1
-    for estimate in (found.parties["judge"].spearman, found.parties["length"].spearman):
-        assert show(estimate) in text
-    assert f"gpt-4o {show(found.parties['gpt-4o'].spearman)}" in text

@@ -6,7 +6,6 @@ from math import log
 
 import numpy as np
 import pytest
-from made_sets import make_sharing_corpus, words_of
 from scipy.special import softmax
 
 from data.errors import UserError
@@ -76,27 +75,6 @@ def test_model_apart_leaves_out_a_model_with_all_of_its_raters(examples: list[Ra
         assert models[1] == {split.name} and split.name not in models[0]
         assert raters[0].isdisjoint(raters[1])
         assert len(split.train.ratings) == (80 if split.name == "cyd" else 76)
-
-
-def test_sets_apart_leaves_out_a_source_with_every_text_it_shares() -> None:
-    data = make_sharing_corpus()
-    splits = {split.name: split for split in split_sets_apart(data)}
-    assert list(splits) == ["epitome", "judging-empathy", "ieval", "esconv", "dep", "study"]
-    for name, split in splits.items():
-        test = [exchange for item in split.items for exchange in item.exchanges]
-        train = [*split.train.exchanges(), *split.train.texts]
-        assert words_of(train) & words_of(test) == {"Hi.", "Hello."}, name
-        # One text is shared with each of the others: each loses one or two items of its twelve, no more.
-        kept = Counter(item.set for item in split.train.items)
-        kept["study"], kept["text"] = len(split.train.ratings), len(split.train.texts)
-        assert all(10 <= kept[other] <= 11 for other in kept if other != name and kept[other]), kept
-        assert len([other for other in kept if kept[other]]) == 8 - len({item.set for item in split.items})
-    assert Counter(item.exchanges[0].id for split in splits.values() for item in split.items) == Counter(
-        exchange.id for exchange in data.exchanges()
-    ), "every item is held out once"
-    assert {item.set for item in splits["esconv"].items} == {"esconv", "esconv-turns"}
-    second = splits["study"].items[1]
-    assert (second.rating, second.cluster, second.system) == (2.0, "batch-1", "bea/2")
 
 
 def test_data_that_cannot_be_split_is_refused(examples: list[RatedExchange]) -> None:

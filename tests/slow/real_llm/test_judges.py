@@ -1,26 +1,18 @@
 """A real model, on this machine, as judge and as the one who answers; a tiny one speaks System One."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from real_servers import find_smollm2, start_llama_server
-from repository import ROOT
 
-from data.rated_exchanges import join_ratings
-from data.records import Exchange, Judgment, Rating
-from data.runs import ScorePlan, open_run
-from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments
-from judge.engine import score_exchanges
+from data.records import Exchange
+from data.tables import SAMPLE_PROMPTS, read_exchanges
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
-from judge.llm.judge_prompt import write_program
-from judge.llm.optimize_prompt import OptimizeSettings, optimize
 from judge.llm.prompted import PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
-SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 SHORT_RUBRIC = """
 title = "Empathy"
 definition = "Empathy is sharing a feeling."
@@ -80,48 +72,6 @@ def test_a_words_probabilities_are_those_of_sampling(
         error = (part * (1 - part) / draws) ** 0.5
         assert abs(drawn.probabilities[label] - part) < 3.5 * error, (label, told, drawn)
     assert (told.usage or {})["output_tokens"] <= 4
-
-
-def score(judge: PromptedJudge, folder: Path, count: int) -> tuple[list[Judgment], int]:
-    exchanges = [
-        replace(exchange, situation=None, emotion=None, response=exchange.response[:60])
-        for exchange in list(read_exchanges(SAMPLES))[:count]
-    ]
-    plan = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="samples")
-    with open_run(folder, plan) as run:
-        asked = score_exchanges(judge, exchanges, run)
-        run.write_judgments()
-        return list(read_judgments(run.judgments)), asked
-
-
-def test_a_run_finishes_and_a_second_one_asks_nothing(
-    make_prompted: Make, short: dict[str, Any], llama: str, tmp_path: Path
-) -> None:
-    judgments, asked = score(make_prompted(llama, **short), tmp_path / "run", 2)
-    assert (len(judgments), asked) == (2, 2)
-    assert all((judgment.label is None) == (judgment.unscored is not None) for judgment in judgments)
-    assert any(judgment.label for judgment in judgments)
-    # Nothing listens there: a single call would end the run with an error.
-    assert score(make_prompted(**short), tmp_path / "run", 2) == (judgments, 0)
-
-
-def test_tuning_ends_within_its_budget_and_loads(
-    tmp_path: Path, make_prompted: Make, short: dict[str, Any], llama: str
-) -> None:
-    replies = ("I am so sorry.", "Whatever.", "Oh.", "A big hug to you.")
-    exchanges = [
-        Exchange(id=str(n), prompt=f"I lost {n} keys.", response=text) for n, text in enumerate(replies)
-    ]
-    ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
-    options = {**short, "max_tokens": 60}
-    judge = make_prompted(llama, **options)
-    settings = OptimizeSettings(max_calls=5, held_out_part=0.25)
-    tuned = optimize(join_ratings(exchanges, ratings), judge, settings)
-    assert judge.endpoint.calls == tuned.calls <= 5
-    assert tuned.held_out["ratings"] == 1
-    path = tmp_path / "program.json"
-    write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": tuned.held_out})
-    assert make_prompted(**options, program=str(path)).program.instructions == tuned.program.instructions
 
 
 def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # as a script, too
 
-from repository import SHARED  # noqa: E402
+from repository import SHARED, dataset  # noqa: E402
 
 from calibration.prompt_fit import UNCHECKED, UNRESPONSIVE, PromptFit, measure_fit  # noqa: E402
 from data.importers import import_source  # noqa: E402
@@ -167,8 +167,7 @@ def measure_set(name: str) -> list[Row]:
 @pytest.mark.parametrize("name", [*SOURCES, *EXTERNAL])
 def test_genuine_replies_are_rarely_flagged_and_shuffled_ones_caught(name: str) -> None:
     folder = SOURCES[name][1] if name in SOURCES else "external-test"
-    if not (SHARED / folder).exists():
-        pytest.skip(f"public dataset not at hand: set EMPATHY_DATA to a folder with {folder}")
+    dataset(folder)
     for row in measure_set(name):
         print(row)
         if row["replies"] == "all":

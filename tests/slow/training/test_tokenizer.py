@@ -100,19 +100,6 @@ def test_the_longest_reply_is_cut(one_text: ReplyTokenizer, response: str) -> No
     assert tokens.cut, "even where it comes to few tokens, its end was not read"
 
 
-def test_a_lone_surrogate_is_no_question_and_a_pair_of_them_is_one_character(pairs: ReplyTokenizer) -> None:
-    assert pairs.encode("c", "hug \ud83d") == pairs.encode("c", "hug \N{REPLACEMENT CHARACTER}")
-    assert pairs.encode("c", "hug \ud83d") != pairs.encode("c", "hug ?")
-    assert pairs.encode("c", "hug \ud83d\ude00") == pairs.encode("c", "hug \N{GRINNING FACE}")
-
-
-@pytest.mark.parametrize("response", ["", " ", "\x00", "😀"])
-def test_a_reply_of_nothing_is_still_a_pair(pairs: ReplyTokenizer, response: str) -> None:
-    tokens = pairs.encode("Speaker: rain", response)
-    assert words(pairs, tokens.ids).count("[SEP]") == 2
-    assert len(tokens.ids) == len(tokens.segments)
-
-
 def test_a_context_is_all_that_came_before_in_order() -> None:
     assert write_context(EXCHANGE) == (
         "Feeling: happy.\nSituation: word2\nListener: word4\nSpeaker: word3 rain"
