@@ -228,7 +228,6 @@ def calibrate_judged(
         paired,
         rng=np.random.default_rng(options.seed),
         draws=options.draws,
-        reliability=options.reliability,
     )
     words, emotion = response_facts(texts.values())
     return CalibrationReport(
@@ -323,18 +322,14 @@ def baseline_rows(
 
 
 def _people_row(people: Ceiling) -> RunRow:
-    """Return one person against the others; where not identifiable, the bound of the given reliability."""
-    metrics: Metrics = {"qwk": people.person_against_rest}
-    note = "one person against the median of the others"
-    if (bound := people.bound) is not None:
-        metrics = {name: Estimate(value, None) for name, value in asdict(bound.second_person).items()}
-        note = f"not identifiable; a second person, were two to agree by kappa {bound.reliability:.2f}"
+    """Return one person against the others."""
+    is_known = people.not_identifiable is None
     return RunRow(
         name="people",
         kind="people",
-        note=note,
-        n=people.shared if people.not_identifiable is None else 0,
-        metrics=metrics,
+        note="one person against the median of the others" if is_known else "not identifiable",
+        n=people.shared if is_known else 0,
+        metrics={"qwk": people.person_against_rest},
     )
 
 

@@ -116,7 +116,7 @@ def across(value: float, domain: tuple[float, float]) -> str:
     return f"{INSET + (100 - 2 * INSET) * part:.2f}%"
 
 
-Look = Literal["judge", "people", "rival", "raw", "bound", "found"]
+Look = Literal["judge", "people", "rival", "raw", "found"]
 
 # Shape tells what colour tells, for those who see no colours and for black print.
 SHAPES: dict[str, str] = {
@@ -125,7 +125,6 @@ SHAPES: dict[str, str] = {
     "people": "M0-7 7 0 0 7-7 0z",
     "rival": "M-4-4h8v8h-8z",
     "raw": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
-    "bound": "M-5-5.5h10L0 5z",
     "best": "M0-7 7 0 0 7-7 0z",
     "worst": "M-5-5.5h10L0 5z",
 }
