@@ -121,7 +121,7 @@ def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration
     found = find_calibration(judge, None, today=shipped.created)
     assert found.digest == shipped.digest, found.note
     late = find_calibration(judge, None, today=shipped.expires)
-    assert (late.digest, late.note) == (None, f"no calibration fits: expired on {shipped.expires}")
+    assert (late.digest, late.note) == (None, f"no calibration applies: expired on {shipped.expires}")
 
 
 def width(shares: Mapping[str, Estimate] | RefusedShares) -> float:
