@@ -249,10 +249,10 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     estimate = _estimate(levels, side, calibrated.bounds)
     if not is_in_conflict(calibrated, target):
         return estimate
-    # The judge may misjudge this model wholly: the interval holds that of its ratings too.
+    # The judge may misjudge this model wholly: people's own level stands, and the interval holds both.
     wide = NORMAL * math.sqrt(target.noise)
     low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
-    return hull(estimate, Estimate(target.crowd, Interval(float(low), float(high))))
+    return hull(Estimate(target.crowd, Interval(float(low), float(high))), estimate)
 
 
 def transport_difference(
