@@ -4,10 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from emotionbench.marks import read_marks
 from emotionbench.questionnaires import Questionnaire, read_questionnaire
 
@@ -138,17 +134,6 @@ def check(text: str, key: Questionnaire) -> None:
     assert all(type(mark) is int and key.low <= mark <= key.high for mark in found.marks.values())
     assert bool(found.problem) == (len(found.marks) < key.items)
     assert read_marks(text, key) == found
-
-
-@pytest.mark.slow
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    )
-)
-def test_no_json_at_all_breaks_it(value: object) -> None:
-    check(json.dumps(value), PANAS)
 
 
 def test_an_answer_without_end_is_read() -> None:

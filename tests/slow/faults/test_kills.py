@@ -21,28 +21,11 @@ from emotionbench.questionnaires import read_questionnaire
 from rating.journal import Entry, Journal
 
 LOADED = (
-    "commands.calibrate",
-    "calibration.comparison.compare_runs",
-    "nightly.night",
-    "emotionbench.administer",
-    "judge.llm.answer_prompts",
-)
-LOADED += (
-    "reports.calibration.calibration_page",
-    "reports.html",
-    "nightly.dashboard.build",
-    "reports.terminal",
-    "judge.llm.decision",
-)
-LOADED += (
-    "judge.panel",
-    "judge.cascade",
-    "judge.llm.batch",
-    "rating.collect",
-    "rating.handouts",
-    "jinja2",
-    "scipy.stats",
-    "scipy.optimize",
+    *("calibration.comparison.compare_runs", "commands.calibrate", "emotionbench.administer"),
+    *("judge.cascade", "judge.llm.answer_prompts", "judge.llm.batch", "judge.llm.decision", "judge.panel"),
+    *("nightly.dashboard.build", "nightly.night", "rating.collect", "rating.handouts"),
+    *("reports.calibration.calibration_page", "reports.html", "reports.terminal"),
+    *("jinja2", "scipy.stats", "scipy.optimize"),
 )
 COUNT = 24
 PANAS = read_questionnaire("PANAS")
