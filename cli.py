@@ -1,7 +1,9 @@
 """Find the command, and turn errors into words and an exit code."""
 
-import errno
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -51,6 +53,19 @@ EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
 }
 
 
+@contextmanager
+def closed_pipe() -> Iterator[None]:
+    """Exit with 141, as other programs do, where the reader of the output has left (`| head -1`)."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        raise click.exceptions.Exit(141) from error
+
+
 class Commands(click.Group):
     """Commands by name, and the one place where errors become words and an exit code; bugs keep theirs."""
 
@@ -93,15 +108,18 @@ class Commands(click.Group):
             ctx.fail(f"No such command {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        with closed_pipe():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with closed_pipe():
+                return super().invoke(ctx)
         except UserError as error:
             click.echo(f"error: {printable_lines(str(error))}", err=True)
             raise click.exceptions.Exit(error.exit_code) from error
         except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # the reader of our output has left; click ends quietly
             from data.files import explain
 
             place = f"{error.filename}: " if error.filename else ""

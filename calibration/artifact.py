@@ -187,7 +187,7 @@ def find_calibration(judge: CalibratableJudge, wanted: str | None, *, today: dat
     try:
         return take_fitting(read_calibration(judge.folder / CALIBRATION_FILE), identity, today=today)
     except UserError as error:
-        return CalibrationChoice(calibration=None, note=f"no calibration fits: {error}")
+        return CalibrationChoice(calibration=None, note=f"no calibration applies: {error}")
 
 
 def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
@@ -206,15 +206,15 @@ def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> Calibration
 def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
     """Choose the calibration if it fits the judge."""
     if reason := misfit(calibration, judge, today=today):
-        return CalibrationChoice(calibration=None, note=f"no calibration fits: {reason}")
+        return CalibrationChoice(calibration=None, note=f"no calibration applies: {reason}")
     # A day of grace: it may have been made in an eastern time zone, or before a clock was put back.
     is_later = today < calibration.created - timedelta(days=1)
     later = f"; it was made on {calibration.created}, after {today}, and is taken to hold for then too"
     return CalibrationChoice(
         calibration=calibration,
         note=(
-            f"calibration {calibration.digest[:12]} fits: {calibration.count:,} ratings, a line through "
-            f"{len(calibration.models)} models, until {calibration.expires}{later if is_later else ''}"
+            f"calibration {calibration.digest[:12]} applies ({calibration.count:,} ratings,"
+            f" {len(calibration.models)} models; expires {calibration.expires}){later if is_later else ''}"
             + ("" if calibration.speaks_for == "people" else f"; {OF_THESE_RATERS}")
         ),
     )

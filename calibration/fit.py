@@ -40,10 +40,8 @@ from calibration.shares.model_table import (
     columns_of,
     fit_models,
     judged_values,
-    plan_comparisons,
     rated_models,
 )
-from calibration.shares.planning import RatingsPlan
 from calibration.shares.tally import replies_by_model
 from data.crisis import find_flags
 from data.judgments import Judged, with_exchanges
@@ -156,7 +154,6 @@ class CalibrationReport:
     mapping: MapChoice
     ask_first: tuple[UnsureResponse, ...]
     models: ModelFit
-    planning: tuple[RatingsPlan, ...]
     by_emotion: EmotionErrors | None
     findings: tuple[Finding, ...]
     disagreements: Disagreements
@@ -293,7 +290,6 @@ def calibrate_judged(
         mapping=mapping,
         ask_first=_ask_first(paired, mapping.map, judged.judgments),
         models=model_fit,
-        planning=plan_comparisons(model_fit, paired.scale),
         by_emotion=by_emotion(paired, texts),
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),

@@ -75,6 +75,8 @@ def calibrate(
     from data.files import disk_errors
     from data.judgments import judged_dimension
     from data.records import LABELS
+    from judge.base import DEFAULT
+    from judge.scoring import judge_option
     from reports.calibration.calibration_page import plain_report, print_report, write_report
     from reports.calibration.verdict import refuse_part
 
@@ -96,8 +98,7 @@ def calibrate(
     if inputs.choices:
         ctx.exit(0 if agree_with_choices(inputs, out=out, as_json=as_json) else INCONCLUSIVE)
     report = fit.calibrate_inputs(inputs)
-    name = report.judge.name
-    folder = out or _default_folder(name, report.judge.source)
+    folder = out or _default_folder(report.judge.name, report.judge.source)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     refused = refuse_part(report)
@@ -119,9 +120,10 @@ def calibrate(
             words = ("compare", *runs[:-1], "--ratings", runs[-1], *reading_words(ctx))
             say_next("to see which model people find better", *words)
         else:
+            judge = judge_option(runs[0])
             say_next(
                 "to judge other replies, corrected by these ratings",
-                *("score", "RESPONSES.jsonl", *([] if name == "classifier" else ["--judge", name])),
+                *("score", "RESPONSES.jsonl", *([] if judge == DEFAULT else ["--judge", judge])),
                 *("--calibration", folder / CALIBRATION_FILE),
             )
     # Undefined, or known of so few that nobody can say how exactly.

@@ -208,6 +208,8 @@ ONCE: Final = frozenset({"runs", "check", "out", "as_json", "junit", "github_sum
 def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence[Path]) -> None:
     """Suggest ratings where they would settle something, else the page."""
     from calibration.comparison.verdicts import SETTLED
+    from calibration.estimate import LEAST_RATERS
+    from commands.rate import say_more_ratings
     from rating.plan import PLAN_FILE, read_plan
 
     ratings: Path | None = ctx.params["ratings"]
@@ -216,16 +218,13 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
         words = (*files, *reading_words(ctx, READING_REPLIES))
         if ratings is None and files:
             return say_next("to settle it, have people rate", "rate", "plan", *words)
-        replies = sum(level.judged + level.unscored for level in compared.models)
-        if (
-            ratings
-            and files
-            and (ratings.parent / PLAN_FILE).exists()
-            and len(read_plan(ratings.parent).items) < replies
-        ):
-            return say_next("to have people rate more", "rate", "next", ratings.parent, *words)
+        if ratings and (ratings.parent / PLAN_FILE).exists():
+            plan = read_plan(ratings.parent)
+            people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0
+            rated = sum(level.ratings for level in compared.models)
+            return say_more_ratings(ratings.parent, plan, rated, people=people)
     options = reading_words(ctx, ctx.params.keys() - ONCE)
-    say_next("see it as a page", "compare", *runs, *options, "--html", "compared.html")
+    say_next("to see it as a page", "compare", *runs, *options, "--html", "compared.html")
 
 
 def _score_files(

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,27 +70,30 @@ def plan(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Draw who rates which replies.
+    """Draw who rates which replies or conversations.
 
-    FILES hold replies as for `score`. Each person gets all models on the same prompts, one reply at a time
-    and in random order. Of the replies each rates, two come to everybody and one comes twice: they show how
-    consistent people are, and count for nothing else.
+    FILES hold replies or conversations as for `score`. Each person gets all models on the same prompts, one
+    reply at a time and in random order. Of the replies each rates, two come to everybody and one comes twice:
+    they show how consistent people are, and count for nothing else.
 
     \b
     Examples:
       empathy-judge rate plan responses.jsonl
       empathy-judge rate plan model-a.jsonl model-b.jsonl --people 4 --each 30 --out plans/june
     """
-    from data.tables import read_responses, stop_at_bad_row
-    from rating.plan import count_models, draw_plan, write_plan
+    from data.records import NOUNS
+    from data.storage import find_sources
+    from data.tables import Exchanges, notice_unit, stop_at_bad_row
+    from rating.plan import count_models, draw_plan, rating_seconds, write_plan
     from reports.terminal import working
 
     skipped: list[BadRow] = []
-    on_bad = skipped.append if skip_invalid else stop_at_bad_row
-    replies = read_responses(files, reply_columns, on_bad=on_bad)
-    with working("reading replies"):
+    source = find_sources(list(files), reply_columns)
+    unit = notice_unit(source)
+    replies = Exchanges(source, on_bad=skipped.append if skip_invalid else stop_at_bad_row, unit=unit)
+    with working(f"reading {NOUNS[unit]}"):
         words = (*files, *reading_words(ctx, READING_REPLIES))
-        drawn = draw_plan(replies, people=people, each=each, seed=seed, source_words=words)
+        drawn = draw_plan(replies, people=people, each=each, seed=seed, source_words=words, unit=unit)
     write_plan(drawn, out)
     made = drawn.plan
     notes = [*([f"{len(skipped)} rows cannot be read and are set aside"] if skipped else []), *drawn.notes]
@@ -103,9 +107,11 @@ def plan(
     counts = sorted(set(count_models(made, first).values()))
     spread = " or ".join(map(str, counts))
     orders = sorted({len(rater.order) for rater in made.raters.values()})
-    say(f"{out}: {people} people rate {' or '.join(map(str, orders))} replies each")
-    of_each = f"for each person {spread} replies of each"
-    say(f"models: {len(models)}, {of_each}; {len(made.items)} replies in all")
+    times = [sum(rating_seconds(drawn.texts[key]) for key in rater.order) for rater in made.raters.values()]
+    minutes, noun = ceil(max(times) / 60), NOUNS[unit]
+    say(f"{out}: {people} people rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
+    of_each = f"for each person {spread} {noun} of each"
+    say(f"models: {len(models)}, {of_each}; {len(made.items)} {noun} in all")
     say(f"{made.count_design()} ratings, besides those that show how consistent people are")
     say_notes(replies.said())
     for note in notes:
@@ -311,7 +317,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     """
     from calibration.comparison.stop_rule import standings
     from data.records import to_plain
-    from rating.collect import read_all_ratings
+    from rating.collect import RATINGS_FILE, read_all_ratings, read_collected
     from rating.plan import read_plan
 
     made = read_plan(folder)
@@ -325,15 +331,37 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     rated, planned = len(ratings.value), made.count_design()
     if as_json:
         about = {"plan": str(folder), "ratings": rated, "planned": planned, "pairs": to_plain(found)}
+        about |= {"few_raters": ratings.few_raters}
         click.echo(json.dumps(about, indent=2, allow_nan=False))
         return
     say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} people")
-    for pair in found:
-        say(_standing_line(pair))
-    if found and found[0].speaks_for == "these raters":
-        say("fewer than four people rate: this is about them and claims nothing about others", err=True)
+    if ratings.few_raters:
+        say(ratings.few_raters)
+    else:
+        for pair in found:
+            say(_standing_line(pair))
     is_settled = len(models) > 1 and all(pair.is_settled for pair in found)
-    _say_after_status(folder, made, rated, is_settled=is_settled, files=files)
+    if not rated:
+        say_next("to rate on a page", "rate", "open", folder)
+    elif is_settled and not files and len(read_collected(folder)) == rated:
+        _say_verdict(made, folder / RATINGS_FILE)
+    elif is_settled:
+        say_next("to join what was rated", "rate", "collect", folder, *files)
+    else:
+        people = max([pair.people or 0 for pair in found], default=0)
+        say_more_ratings(folder, made, rated, people=people)
+
+
+def say_more_ratings(folder: Path, made: "RatingPlan", rated: int, *, people: int) -> None:
+    """Suggest to finish the plan, then more replies, then more raters: `people`, or as many again."""
+    if rated < made.count_design():
+        say_next("to go on rating", "rate", "open", folder)
+    elif made.undrawn and not people:
+        words = made.source_words or ("RESPONSES.jsonl",)
+        say_next("to draw more replies", "rate", "next", folder, *words)
+    else:
+        count = ("--people", people or made.people)
+        say_next("to add raters, who rate the same replies", "rate", "next", folder, *count)
 
 
 def _standing_line(pair: "Standing") -> str:
@@ -350,27 +378,12 @@ def _standing_line(pair: "Standing") -> str:
     return f"{ahead} and {behind}: {pair}{what}; {points(gap)} points of Good"
 
 
-def _say_after_status(
-    folder: Path, made: "RatingPlan", rated: int, *, is_settled: bool, files: tuple[Path, ...]
-) -> None:
-    from rating.collect import RATINGS_FILE, read_collected
-
-    if not rated:
-        say_next("to rate on a page", "rate", "open", folder)
-    elif is_settled and not files and len(read_collected(folder)) == rated:
-        _say_verdict(made, folder / RATINGS_FILE)
-    elif is_settled:
-        say_next("to join what was rated", "rate", "collect", folder, *files)
-    elif rated < made.count_design():
-        say_next("to go on rating", "rate", "open", folder)
-    else:
-        words = made.source_words or ("RESPONSES.jsonl",)
-        say_next("to draw more replies", "rate", "next", folder, *words)
-
-
 @rate.command("next")
 @click.argument("folder", type=FILE, metavar="PLAN")
-@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.argument("files", nargs=-1, metavar="[FILES]...")
+@click.option(
+    "--people", type=click.IntRange(1, 1000), help="Add so many raters of the same replies; needs no files."
+)
 @click.option(
     "--run",
     "runs",
@@ -390,12 +403,13 @@ def _say_after_status(
 def next_replies(
     folder: Path,
     files: tuple[str, ...],
+    people: int | None,
     runs: tuple[Path, ...],
     each: int,
     reply_columns: Columns,
     as_json: bool,
 ) -> None:
-    """Draw more replies for the people of a plan.
+    """Draw more replies for the people of a plan, or add people.
 
     FILES are those the plan was drawn from; with a new model's file beside them, its replies come first, on
     prompts that people have read already. Links, pages and ratings stay as they are. Replies are drawn with
@@ -405,35 +419,36 @@ def next_replies(
     Examples:
       empathy-judge rate next rating-plan responses.jsonl --run runs/responses-classifier
       empathy-judge rate next rating-plan responses.jsonl new-model.jsonl --each 25
+      empathy-judge rate next rating-plan --people 4
     """
     from data.judgments import read_judged
     from data.records import LABELS
     from data.tables import read_responses
     from rating.journal import lock_plan
     from rating.next_draw import draw_next
-    from rating.plan import read_plan, read_texts, replace_plan
+    from rating.plan import Drawn, add_raters, read_plan, read_texts, replace_plan
 
+    if bool(files) == bool(people):
+        raise UserError("rate next: give the plan's files to draw more replies, or --people to add raters")
     with lock_plan(folder):
         made, texts = read_plan(folder), read_texts(folder)
-        judgments = [
-            item for run in runs for judged in read_judged(run, scale=LABELS) for item in judged.judgments
-        ]
-        replies = read_responses(files, reply_columns)
-        chosen = draw_next(made, list(replies), judgments, each=each)
+        if people:
+            chosen = Drawn(plan=add_raters(made, people), texts={}, summary=f"{people} more people")
+        else:
+            judgments = [
+                item for run in runs for judged in read_judged(run, scale=LABELS) for item in judged.judgments
+            ]
+            replies = read_responses(files, reply_columns, unit=made.unit)
+            chosen = draw_next(made, list(replies), judgments, each=each)
+            say_notes(replies.said())
         replace_plan(chosen.plan, {**texts, **chosen.texts}, folder)
-    before, after = (plan.count_places() for plan in (made, chosen.plan))
+    added = chosen.plan.count_places() - made.count_places()
     if as_json:
-        about = {
-            "plan": str(folder),
-            "ratings": after - before,
-            "drawn": chosen.summary,
-            "notes": chosen.notes,
-        }
+        about = {"plan": str(folder), "ratings": added, "drawn": chosen.summary, "notes": chosen.notes}
         click.echo(json.dumps(about, indent=2))
         return
-    say(f"{folder}: {after - before} more to rate by {made.people} people")
+    say(f"{folder}: {added} more to rate by {chosen.plan.people} people")
     say(chosen.summary)
-    say_notes(replies.said())
     for note in chosen.notes:
         say(f"note: {note}", err=True)
     say_next("to rate them", "rate", "open", folder)

@@ -25,7 +25,7 @@ from commands.shared.options import (
     say_notes,
 )
 from data.crisis import READING_LIST
-from data.errors import UserError
+from data.errors import OperationalError, UserError
 from data.storage import Columns
 
 if TYPE_CHECKING:
@@ -215,8 +215,9 @@ def score(
     )
     if html:
         _write_conversations(html, source, scored)
+    code = 0 if scored.summary.judged or scored.summary.flagged["count"] else OperationalError.exit_code
     if as_json:
-        return
+        ctx.exit(code)
     others = [plan for plan in scored.folder.parent.glob("*/plan.json") if plan.parent != scored.folder]
     if scored.asked and not others and judge.folder and judge.folder.parent == WEIGHTS:
         say(f"The weights of {judge.name}: {WEIGHTS_LICENCE}.", err=True)
@@ -224,6 +225,7 @@ def score(
         say_next(f"open {html}")
     else:
         _say_next(ctx, scored)
+    ctx.exit(code)
 
 
 def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> None:
@@ -257,15 +259,14 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     elif ctx.params["limit"]:
         say_next(f"to judge all: {command_line(ctx, out=folder, limit=None)}")
     elif max(judged) < LEAST_REPLIES:
-        again = {"out": None, "explain": (), "verbose": False}
-        say_next(f"with {LEAST_REPLIES} or more {noun} of a model: {command_line(ctx, **again)}")
+        say_next(f"add {noun}: a figure needs {LEAST_REPLIES} or more of a model")
     elif not scored.summary.calibration and ctx.params["calibration"] is None:
         words = ("rate", "plan", *files, *reading_words(ctx, READING_REPLIES))
-        say_next(f"to hold this judge against people, have some of these {noun} rated", *words)
+        say_next(f"to compare this judge with people, have some of these {noun} rated", *words)
     elif len(models) > 1:
         say_next("to see which is better", "compare", folder)
     else:
-        say_next("to hold it against another model", "compare", folder, "OTHER.jsonl")
+        say_next("to compare it with human replies", "compare", folder, "--baseline", "study:human")
 
 
 def _choose_engine(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from data.errors import UserError
-from data.records import LABELS, Exchange, Rating
+from data.records import LABELS, UNNAMED_MODEL, Exchange, Rating
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,18 @@ class RatedExchange:
 
 
 def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[RatedExchange]:
-    """Return one record for every rating of empathy, from 1 to 3, whose exchange is present."""
-    top = len(LABELS)
+    """Return one record for every rating of empathy, from 1 to 3, whose exchange is present.
+
+    Ratings that `rate` collected are joined by content, others by id.
+    """
+    top, exchanges = len(LABELS), list(exchanges)
     by_id = {exchange.id: exchange for exchange in exchanges}
+    by_content = {(exchange.content_digest, exchange.model): exchange for exchange in exchanges}
     rated = []
     for rating in ratings:
-        exchange = by_id.get(rating.id)
+        digest, model = (str(rating.extra.get(name)) for name in ("content_digest", "model"))
+        exchange = by_content.get((digest, model)) or by_content.get((digest, UNNAMED_MODEL))
+        exchange = exchange or by_id.get(rating.id)
         if exchange is None or rating.dimension != "empathy":
             continue
         if not rating.rater:

@@ -118,8 +118,10 @@ def find_outside(
     return outside.as_dict()
 
 
-def say_outside(counts: Mapping[str, Any] | None, unit: str = REPLY) -> list[str]:
-    """Return a sentence about replies outside the rated range, and one about missing situations.
+def say_outside(
+    counts: Mapping[str, Any] | None, unit: str = REPLY, *, with_situations: bool = False
+) -> list[str]:
+    """Return a sentence about replies outside the rated range, and on demand one about missing situations.
 
     >>> counts = {"replies": 40, "outside": 9, "longer": {"count": 9, "than": 84}, "markdown": 0}
     >>> say_outside(counts | {"later": {"count": 0, "than": 9}, "without_situation": 0})
@@ -145,9 +147,9 @@ def say_outside(counts: Mapping[str, Any] | None, unit: str = REPLY) -> list[str
             listed = ", ".join(f"{count:,} {kind}" for kind, count in met.items())
             how = f"are outside the range that people rated ({listed})"
         lines.append(f"{counts['outside']:,} of {total:,} {noun} {how}: read their shares with care.")
-    if counts["without_situation"] >= least:
-        bare = f"{counts['without_situation']:,} of {total:,} {noun} come without `situation`"
-        lines.append(f"{bare}, which the people who rated had read: levels can shift by several points.")
+    if with_situations and counts["without_situation"] >= least:
+        missing = f"{counts['without_situation']:,} of {total:,} {noun} have no `situation`"
+        lines.append(f"{missing}, which the study's raters saw; shares may deviate by several points.")
     return lines
 
 

@@ -1,8 +1,8 @@
-"""Fills the site's pages with figures and tables from the repository: MkDocs calls this when it builds.
+"""Figures and tables of the repository in the pages.
 
-`{{ name }}` is filled in the site only. What stands between `<!-- filled: name -->` and `<!-- end -->` is
-stored in the page, to be read without a site: `python docs/fill.py --write` refreshes it, and a test checks
-that it is current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores the
+They stand between `<!-- filled: name -->` and `<!-- end -->`, in a line or as lines of their own, and are
+stored in the page, to be read without a site: `python docs/fill.py --write` refreshes them, and a test checks
+that they are current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores the
 samples as `make demo` does and draws the README's picture, docs/assets/shares.svg.
 """
 
@@ -22,13 +22,12 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
 from filling import figures, plots, reference_tables  # noqa: E402  # needs the line above
 
-NAME = re.compile(r"(?<!\$)\{\{ ([a-z_0-9]+) \}\}")
-STORED = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
+STORED = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->(\n*)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
 
 @cache
 def fillings() -> dict[str, Callable[[], str]]:
-    """Return what can stand between double braces, by name; computed only where a page asks for it."""
+    """Return what pages may be filled with, by name; computed only where a page asks for it."""
     values = figures.figures()
     return {
         **{name: partial(values.__getitem__, name) for name in values},
@@ -45,25 +44,21 @@ def fillings() -> dict[str, Callable[[], str]]:
     }
 
 
-def _value(name: str, page: str) -> str:
-    if name not in fillings():
-        raise ValueError(f"{page}: nothing is called {{{{ {name} }}}}; see docs/fill.py")
-    return fillings()[name]()
-
-
 def refresh(text: str, *, page: str) -> str:
-    """Return a page with its stored parts up to date."""
-    return STORED.sub(lambda stored: f"{stored[1]} -->\n\n{_value(stored[1], page)}\n\n", text)
+    """Return a page with its stored parts up to date; an unknown name stops the build."""
 
+    def fill(stored: re.Match[str]) -> str:
+        name, lines = stored.groups()
+        if name not in fillings():
+            raise ValueError(f"{page}: nothing is called {name!r}; see docs/fill.py")
+        return f"{name} -->{lines}{fillings()[name]()}{lines}"
 
-def fill(text: str, *, page: str) -> str:
-    """Return a page with every `{{ name }}` filled in; an unknown name stops the build."""
-    return NAME.sub(lambda name: _value(name[1], page), refresh(text, page=page))
+    return STORED.sub(fill, text)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill a page when MkDocs reads it."""
-    return fill(markdown, page=page.file.src_uri)
+    """Refresh a page when MkDocs reads it."""
+    return refresh(markdown, page=page.file.src_uri)
 
 
 def stale() -> dict[Path, str]:

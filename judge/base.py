@@ -68,6 +68,7 @@ class Judge(ABC):
     version: str
     rubric: Rubric
     concurrency: int
+    option: str = ""  # the name or the file that `load_judge` was given
     files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
     unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
     caveat: str = ""  # printed under every table of its shares
@@ -118,6 +119,12 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
     For whole conversations: one that reads them itself, else the judge of conversations with this one for
     their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
     """
+    judge = _find_judge(name, unit)
+    judge.option = name
+    return judge
+
+
+def _find_judge(name: str, unit: str) -> Judge:
     kind, colon, rest = name.partition(":")
     if colon and kind == CONVERSATION:
         return _make_judge(CONVERSATION, {"replies": rest}, place="--judge")

@@ -24,7 +24,7 @@ from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
-from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
+from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_object, read_summary, run_all
 from data.storage import (
     Columns,
     Remote,
@@ -52,7 +52,7 @@ from judge.explanation import Explanation, explain
 AUTO = "auto"
 CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
-    CONVERSATION: "Intervals cover the choice of conversations only, not the judge's own errors.",
+    CONVERSATION: "Shares have no interval: the judge's level of conversations deviates from human ratings.",
 }
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
@@ -193,6 +193,10 @@ def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float |
     }
 
 
+def _without_intervals(shares: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    return {label: Estimate(share.value, None) for label, share in shares.items()}
+
+
 def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
     return {label: Estimate.from_dict(share) for label, share in shares.items()}
 
@@ -216,7 +220,7 @@ class ScoredRun(FinishedRun):
 def score_file(
     path: str | Path | Source,
     *,
-    judge: Judge,
+    judge: Judge | str = DEFAULT,
     out: str | Path | None = None,
     calibration: str | Path | CalibrationChoice | None = AUTO,
     limit: int | None = None,
@@ -229,13 +233,20 @@ def score_file(
 ) -> ScoredRun:
     """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
 
-    `path` is a table, a folder, a glob or a URL. `calibration` is "auto" for the one that came with the
-    judge, if it fits, the path of another, or None. `on_read` is told how the file was read, as far as that
-    needs a word, and `on_start` the run's folder. `engine` is `score_exchanges`, or another that takes
-    exchanges past a judge and keeps what it says.
+    `path` is a table, a folder, a glob or a URL, `judge` a judge, its name or its TOML file. `calibration` is
+    "auto" for the one that came with the judge, if it fits, the path of another, or None. `on_read` gets
+    notes on how the file was read, and `on_start` the run's folder. `engine` is `score_exchanges`, or another
+    that takes exchanges past a judge and keeps what it says.
     """
+    if not isinstance(path, str | Path | Shards | Remote):
+        raise TypeError(
+            f"score_file takes the path of a file, not a {type(path).__name__}; write a DataFrame with"
+            ' to_json("replies.jsonl", orient="records", lines=True) and pass "replies.jsonl"'
+        )
     source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
+    if isinstance(judge, str):
+        judge = load_judge(judge, unit=notice_unit(source))
     calibrated = calibration
     if not isinstance(calibrated, CalibrationChoice):
         named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
@@ -264,6 +275,7 @@ def score_file(
             write_reading_list(folder, source, unit)
         about = {
             "unit": unit,
+            "judge_option": judge.option or judge.name,
             "dimension": summary.dimension,
             "dimension_note": summary.dimension_note,
             "seed": seed,
@@ -340,7 +352,7 @@ def score_files(
             "some of these hold whole conversations and some single replies; score them with the same"
             " --unit first, and compare the runs"
         )
-    default = RunSummary.read(folders[0]).judge if folders else DEFAULT
+    default = judge_option(folders[0]) if folders else DEFAULT
     judge = load_judge(judge_name or default, unit=units.pop())
     scored: dict[Path, Path] = {}
     for path in files:
@@ -361,6 +373,12 @@ def score_files(
         labels={folder: names[path] for path, folder in scored.items()},
         sources=tuple(sources.values()),
     )
+
+
+def judge_option(run: Path) -> str:
+    """Return what `--judge` takes to score with the judge of a run: its name or its file."""
+    manifest = read_object(run / "manifest.json")
+    return str(manifest.get("judge_option") or manifest["judge"])
 
 
 def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
@@ -468,13 +486,13 @@ def summarize(
         outside_count.add(judgment.shape if judgment.unscored is None else None)
         cost += (judgment.usage or {}).get("cost", 0.0)
     unit, outside = judge.unit, outside_count.as_dict()
-    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
+    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
     corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
     caveats = [
         judge.rubric.note,
         CORRECTED if calibrated.calibration else CAVEAT[unit],
         judge.caveat,
-        *say_outside(outside, unit),
+        *say_outside(outside, unit, with_situations=True),
     ]
     scored = []
     for item in models:
@@ -489,7 +507,7 @@ def summarize(
                 name=item.model,
                 judged=item.scored,
                 unscored=item.unscored,
-                shares=item.shares,
+                shares=item.shares if unit == REPLY else _without_intervals(item.shares),
                 corrected=level,
                 fit=fit,
                 is_rated=is_rated,

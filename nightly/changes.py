@@ -10,7 +10,7 @@ what is left: the calibration and the baseline are of another judge.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -51,13 +51,15 @@ class GateFigure:
     """A share, or the change of one (tonight - then), as a part of 1.
 
     The interval of `tonight` holds for tonight; `sustained` is the mean of so many `nights`, with an interval
-    that holds on all nights at once. Without it, `tonight` stands for both. It rests on so many `prompts`.
+    that holds on all nights at once. Without it, `tonight` stands for both. It rests on so many `prompts`;
+    they do not reduce the `lasting` part of its variance.
     """
 
     tonight: Estimate
     sustained: Estimate | None = None
     prompts: float = 0
     nights: int = 1
+    lasting: float = 0.0
 
     @property
     def sure(self) -> Estimate:
@@ -83,15 +85,19 @@ class ModelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairedResponses:
-    """Differences (tonight - then) of each label's probability, by prompt."""
+    """Differences (tonight - then) of each label's probability, by prompt.
+
+    `baseline` is the variance of each prompt's mean then, as a multiple of tonight's.
+    """
 
     differences: Mapping[Label, Floats]
+    baseline: Floats
     emotions: tuple[str | None, ...]
 
     @property
-    def sums(self) -> dict[Label, tuple[float, ...]]:
-        """The number of prompts, the total and the squares of their differences; a drop is for the worse."""
-        return {label: update(Watch(), sign * self.differences[label]).nights[0] for label, sign, _ in SIDES}
+    def watches(self) -> dict[Label, Watch]:
+        """The night alone by label; a drop is for the worse."""
+        return {label: update((), sign * self.differences[label], self.baseline) for label, sign, _ in SIDES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +139,7 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     rows = (np.array(means[0]) - np.array(means[1])).reshape(-1, 2)
     return PairedResponses(
         differences={"good": rows[:, 0], "bad": rows[:, 1]},
+        baseline=np.array([len(now[key]) / len(old[key]) for key in both]),
         emotions=tuple(now[key][0].emotion for key in both),
     )
 
@@ -189,11 +196,11 @@ def change_since(
     for label, sign, worse in SIDES:
         differences, watch = paired.differences[label], watches[label]
         if is_watched:
-            watch = update(watch, sign * differences)
+            watch += paired.watches[label]
         variances[label] = variance = night_variance(watch)
         drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
         always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
-        own, sustained, averaged = tonight.total, always.total, 1
+        own, sustained, averaged, lasting = tonight.total, always.total, 1, 0.0
         if shift.moved:
             own, sustained = tonight.model, always.model
             judge = tonight.judge.value
@@ -204,21 +211,17 @@ def change_since(
             recent = recent if sign > 0 else -recent
             if _harm(recent, sign) >= _harm(sustained, sign):
                 sustained, averaged = recent, min(RECENT, variance.nights)
+                lasting = 1 - 1 / variance.overdispersion
         figures[label] = GateFigure(
             tonight=own,
             sustained=sustained if math.isfinite(sustained.value) else None,
             prompts=len(differences),
             nights=averaged,
+            lasting=lasting,
         )
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
     good, variance = drifts["good"], variances["good"]
-    variation: dict[str, Any] = {
-        "watched": variance.nights,
-        "spread": variance.spread,
-        "widening": variance.widening,
-        "is_overdispersed": variance.is_shown,
-    }
     record = ChangeResult(
         model=model,
         against=against,
@@ -231,9 +234,12 @@ def change_since(
         verdict=good.verdict,
         sentence=good.sentence,
         judge_moved=shift.moved is not None,
-        good_sums=paired.sums["good"],
-        bad_sums=paired.sums["bad"],
-        **variation if is_watched else {},
+        good_sums=paired.watches["good"][0],
+        bad_sums=paired.watches["bad"][0],
+        watched=variance.nights if is_watched else 0,
+        spread=variance.spread,
+        widening=variance.widening,
+        is_overdispersed=variance.is_shown,
     )
     return ModelChange(
         record=record,

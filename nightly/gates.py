@@ -14,7 +14,8 @@ A change has an interval, and a gate one limit. It fails, a *regression*, only w
 beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and reports what
 would decide it. Failing needs the interval that holds on all nights at once
 (`calibration.monitoring.confidence_sequence`), so that a year of looks does not fail by chance; passing needs
-tonight's alone. Where the judge moved, only a regression that is left without its part counts.
+tonight's alone. Where the judge moved, only a regression that is left without its part counts. Responses that
+do not respond to their prompts (`calibration.prompt_fit`) fail every gate on shares.
 """
 
 import math
@@ -146,7 +147,7 @@ def check_gates(gates: Iterable[Gate], models: Iterable[CheckedModel]) -> tuple[
     for model in models:
         for gate in gates:
             subjects = [gate.subject]
-            if gate.kind == "floor" and gate.subject == EVERY:
+            if gate.kind == "floor" and gate.subject == EVERY and not model.result.is_unresponsive:
                 subjects = sorted(set(model.shares) - floors)  # each emotion without a floor of its own
             results += [_check(replace(gate, subject=subject), model) for subject in subjects]
     return tuple(results)
@@ -206,6 +207,8 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
             return _result(gate, model, "pass", counted, value=part)
         # What was not answered or not judged says nothing about the model's replies: no regression.
         return _result(gate, model, "failed", f"{counted}: {say_counts(result.unscored)}", value=part)
+    if result.is_unresponsive:
+        return _result(gate, model, "regression", str(result.refused))
     if model.stale:
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
@@ -230,13 +233,14 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
         outcome = "regression"
     elif tonight.interval is not None and tonight.interval.high <= limit:
         outcome = "pass"
-    shown = _points(figure.tonight if outcome == "pass" else figure.sure, 1 if gate.kind == "floor" else sign)
-    # z: a change of nothing is 0.0, not -0.0.
-    text = f"{what} {shown.value:z.1f} points" if math.isfinite(shown.value) else f"{what} undefined"
-    if shown.interval and math.isfinite(shown.value):
-        text += f" [{shown.interval.low:z.1f}, {shown.interval.high:z.1f}]"
-    if outcome != "pass" and figure.nights > 1:
-        text += f" (mean of {figure.nights:,} nights)"
+    shown, deciding = (
+        _points(item, 1 if gate.kind == "floor" else sign) for item in (figure.tonight, figure.sure)
+    )
+    text = f"{what} {_show(shown)}"
+    if outcome != "pass" and figure.sustained is not None:
+        mean = f"mean of {figure.nights:,} nights " if figure.nights > 1 else ""
+        text += f" (valid on all nights: {mean}{_show(deciding)})"
+        shown = deciding
     text += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     emotions: tuple[str, ...] = ()
     if outcome == "inconclusive":
@@ -251,13 +255,21 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
     return _result(gate, model, outcome, text, value=shown.value, **ends, emotions=emotions)
 
 
+def _show(figure: Estimate) -> str:
+    if not math.isfinite(figure.value):
+        return "undefined"
+    # z: a change of nothing is 0.0, not -0.0.
+    ends = figure.interval
+    return f"{figure.value:z.1f} points" + (f" [{ends.low:z.1f}, {ends.high:z.1f}]" if ends else "")
+
+
 def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure, beyond: float) -> str:
     """Return how many prompts would decide an inconclusive gate, if that is known."""
     tonight, sure = figure.tonight.interval, figure.sure.interval
     if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
         return "too little is known to say what would decide it"
     noun = f"{NOUNS[model.unit][1]}s" + (f" for {gate.subject}" if gate.kind == "floor" else "")
-    if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts):
+    if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
         return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
     return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
 

@@ -33,6 +33,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.pool import NullPool
 
 from calibration.estimate import UNDEFINED, Estimate, Interval
+from calibration.prompt_fit import PromptFit
 from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors
 from nightly.schema import (
@@ -375,7 +376,7 @@ def storable(value: Any) -> Any:
     if isinstance(value, float):  # numpy's are floats as well, and no database knows them
         number = float(value)
         return number if number - number == 0 else None
-    if isinstance(value, Estimate):
+    if isinstance(value, Estimate | PromptFit):
         return storable(value.as_dict())
     if isinstance(value, Mapping):
         return {str(storable(key)): storable(item) for key, item in value.items()}
@@ -402,6 +403,8 @@ def _decode(kind: Any, value: Any) -> Any:
         return _estimate(value)
     if kind == Shares:
         return {label: _estimate(share) for label, share in (value or {}).items()}
+    if kind == PromptFit | None:
+        return value and PromptFit.from_dict(value)
     if get_origin(kind) is tuple:
         return tuple(value or ())
     return (value or {}) if get_origin(kind) is Mapping else value
@@ -436,6 +439,7 @@ def _flat(point: ModelNight) -> dict[str, Any]:
     for kind, shares in (("raw", result.raw), ("corrected", result.corrected)):
         for label, share in shares.items():
             row |= {f"{label.lower()}_{kind}_{name}": value for name, value in share.as_dict().items()}
+    row |= {"fit": result.fit and result.fit.estimate.value}
     row |= {name: getattr(result, name) for name in ("cost", "seconds", "refused")}
     names = ("started", "finished", "judge", "judge_version", "calibration", "status")
     return row | {name: getattr(night, name) for name in names}

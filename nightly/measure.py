@@ -5,7 +5,8 @@
     runs/<night>/<model>/responses.jsonl     or a copy of a file's, whatever becomes of that later
     runs/<night>/<model>/cut-short.jsonl     and those with finish_reason "length", which are not judged
     runs/<night>/<model>/judged-<digest>/    what the judge said of it, as `score` keeps it
-    runs/<night>/anchors/judged-<digest>/
+    runs/<night>/anchors/judged-<digest>/    and of the anchors, by a judge behind an endpoint
+    runs/anchors/judged-<digest>/            or by a local judge, once for all nights
 
 Each folder goes on where it was left, and one that is whole is asked for nothing more.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calibration.artifact import NONE, CalibrationChoice, find_calibration
-from calibration.shares.correction import RefusedShares
+from calibration.prompt_fit import fit_messages
 from data.crisis import LEFT_OUT, say_flags
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.rated_range import say_outside
@@ -148,6 +149,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
     scored, cost = run.models[0], about["cost"]
     if cost is None and entry.endpoint is not None and is_loopback(entry.endpoint.base_url):
         cost = 0.0  # our own machine charges nothing
+    fit_notes = [] if setup.config.unit == CONVERSATION else fit_messages(scored.fit)
     missing = {f"no response: {reason}": count for reason, count in about["reasons"].items()}
     result = ModelResult(
         model=entry.name,
@@ -155,12 +157,14 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         responses=digest_file(responses),
         n=scored.judged,
         unscored={**scored.unscored, **missing},
-        raw=scored.shares,
+        raw={} if scored.is_unresponsive else scored.shares,
         corrected=scored.corrected if isinstance(scored.corrected, Mapping) else {},
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
-        refused=scored.corrected.reason if isinstance(scored.corrected, RefusedShares) else None,
+        refused=scored.refused,
+        fit=scored.fit,
         notes=(
+            *(f"{line[0].upper()}{line[1:]}." for line in fit_notes if line != scored.refused),
             *say_outside(run.summary.outside),
             *(f"{line}." for line in say_flags(run.summary.flagged, LEFT_OUT)),
         ),
@@ -169,11 +173,12 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
 
 
 def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]:
-    """What the judge says tonight of what never changes, and what that cost."""
+    """Return the judgments of the anchors and their cost; a local judge judges them once for all nights."""
     if setup.config.anchors is None:
         return (), 0.0
     path = setup.config.anchors
-    run = score_responses(path, setup, setup.folder / "anchors", "the anchors")
+    folder = setup.folder if endpoints_of(setup.judge) else setup.config.runs
+    run = score_responses(path, setup, folder / "anchors", "the anchors")
     digest = digest_file(path)[:16]
     results = tuple(
         AnchorResult(anchors=digest, item=item.id, score=item.score, **chances(item))

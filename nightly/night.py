@@ -9,7 +9,7 @@ baseline. `nightly --again` judges an earlier night with the new one.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -57,6 +57,7 @@ from nightly.schema import (
     ModelNight,
     ModelResult,
     NightRecord,
+    Outcome,
 )
 from reports.comparison.pair_sentences import describe_pair
 from reports.outputs import write_junit
@@ -111,7 +112,8 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         except OperationalError as error:  # the others are measured all the same
             failed[entry.name] = str(error)
     judged = [item for model in measured.values() for item in model.judged]
-    emotions = sum_emotions(judged)
+    unresponsive = {name for name, model in measured.items() if model.result.is_unresponsive}
+    emotions = sum_emotions(item for item in judged if item.model not in unresponsive)
     floors = floor_figures(history, setup, emotions, judged)
     checked = {
         name: CheckedModel(result=ModelResult(model=name, n=0), unit=config.unit, failure=failed.get(name))
@@ -121,14 +123,14 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         checked[name] = CheckedModel(
             result=model.result,
             unit=config.unit,
-            changes=changes_of(model, earlier[name], setup, anchors),
+            changes={} if name in unresponsive else changes_of(model, earlier[name], setup, anchors),
             shares=floors.get(name, {}),
             stale=setup.stale,
         )
     gates = check_gates(config.gates, checked.values())
-    status = gravest(result.outcome for result in gates) or "pass"
-    if failed and status != "regression":
-        status = "failed"  # without a gate no result would show it
+    gateless: dict[Outcome, Collection[str]] = {"failed": failed, "regression": unresponsive}
+    outcomes = (*(item.outcome for item in gates), *(kind for kind, names in gateless.items() if names))
+    status = gravest(outcomes) or "pass"
     record = NightRecord(
         config=config.name,
         night=setup.night,
@@ -263,6 +265,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             for point in series.get(entry.name, ())
             if point.night.night < setup.night
             and (point.night.judge, point.night.judge_version) == setup.judge_key
+            and not point.result.is_unresponsive
         ]
         counted = [point for point in before if point.night.night >= (config.baseline or "")]
         pinned = [read(point.night.night) for point in counted[: config.baseline_nights]]
@@ -284,12 +287,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             last=read(before[-1].night.night) if before else None,
             baseline=baseline,
             averaged=averaged,
-            watches={
-                label: Watch(
-                    baseline_nights=max(1, len(averaged)), nights=tuple(tuple(row[label]) for row in sums)
-                )
-                for label, _, _ in SIDES
-            },
+            watches={label: tuple(chain.from_iterable(row[label] for row in sums)) for label, _, _ in SIDES},
         )
     return earlier
 
@@ -336,9 +334,14 @@ def floor_figures(
         spread = prompt_spread((item for item in judged if item.model == model), nights[model].values())
         asked = [row.emotion for row in tonight if row.model == model and row.n]
         for emotion in asked:
-            pooled = pool(nights[model][emotion][-POOLED_NIGHTS:])
-            assert pooled is not None
-            one, always = pooled.floor_estimates(spread, floors=len(asked) * len(setup.config.models))
+            newest, pooled = (pool(nights[model][emotion][-last:]) for last in (1, POOLED_NIGHTS))
+            assert newest is not None and pooled is not None
+            floors = 2 * len(asked) * len(setup.config.models)  # of tonight's share and of the pooled one
+            one, always = pooled.floor_estimates(spread, floors=floors)
+            _, alone = newest.floor_estimates(spread, floors=floors)
+            # A collapse shows tonight, a small shortfall in several nights.
+            if alone.interval and always.interval and alone.interval.high < always.interval.high:
+                always = alone
             figures[model][emotion] = GateFigure(tonight=one, sustained=always, prompts=pooled.prompts)
     return dict(figures)
 
@@ -349,11 +352,11 @@ def _sums(
     averaged: Sequence[str],
     setup: NightSetup,
     read: Callable[[str], NightRecord],
-) -> Mapping[Label, Sequence[float]] | None:
+) -> Mapping[Label, Watch] | None:
     """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
     stored = point.change
     if stored is not None and stored.nights == tuple(averaged):
-        return None if stored.judge_moved else {"good": stored.good_sums, "bad": stored.bad_sums}
+        return None if stored.judge_moved else {"good": (stored.good_sums,), "bad": (stored.bad_sums,)}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
     if judge_shift(then.anchors, before=baseline, matters=setup.config.matters).moved:
@@ -361,4 +364,4 @@ def _sums(
     of_model = [
         [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
     ]
-    return pair(*of_model).sums if all(of_model) else None
+    return pair(*of_model).watches if all(of_model) else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from data.records import REPLY, to_plain
-from data.text import percent, points, printable
+from data.text import listed, number, percent, points, printable
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import describe_variation, name_nights
 from nightly.config import NightlyConfig
@@ -26,6 +26,7 @@ COMMANDS: Final[dict[Outcome, str]] = {
 }
 FINDING_KEYS: Final = ("model", "limit", "outcome", "sentence", "value", "low", "high", "emotions")
 QUIET: Final = "neither shown"  # a change not worth a sentence
+NAMED: Final = 4  # models in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     notes = [record.calibration_note, f"history {show_place(config.history)}"]
     refused: dict[str, list[str]] = {}
     for model in record.models:
-        if model.refused:
+        if model.refused and not model.is_unresponsive:
             refused.setdefault(model.refused, []).append(model.model)
     notes += [f"{', '.join(models)}: not corrected ({reason})" for reason, models in refused.items()]
     if config.dashboard is not None:
@@ -133,6 +134,12 @@ def sentences(record: NightRecord) -> list[str]:
     counts = Counter(gate.outcome for gate in gates)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""  # a first night passes by none
     lines = [f"Outcome: {record.status} ({counts['pass']} of {len(gates)} gates passed{skipped})."]
+    lines += [line for model in record.models if (line := describe_unresponsive(model))]
+    newest = [item for item in record.changes if item.against == "baseline"]
+    newest.sort(key=lambda item: item.shown.value)  # the largest drop first
+    if shown := [f"{item.model} {points(item.shown)}" for item in newest]:
+        more = [f"{len(shown) - NAMED} more"] if len(shown) > NAMED else []
+        lines.append(f"Tonight against the baseline: {listed([*shown[:NAMED], *more])} points Good.")
     lines += [note for note in (record.rubric_note, record.judge_note) if note]
     lines += [f"{model}: failed: {reason}." for model, reason in record.failed.items()]
     if moved := record.judge_moved:
@@ -142,8 +149,10 @@ def sentences(record: NightRecord) -> list[str]:
     elif counts["stale"]:
         lines.append(f"{counts['stale']} gates are stale; calibrate again and pin a night of this judge.")
     # What holds for all gates was printed once: a model that failed, a calibration that cannot be used.
+    unresponsive = {model.model for model in record.models if model.is_unresponsive}
     for outcome in ("regression", "inconclusive"):
-        lines += [gate.sentence for gate in gates if gate.outcome == outcome]
+        is_new = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]
+        lines += [gate.sentence for gate in is_new if gate.outcome == outcome]
     if unheld := dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped"):
         lines.append(f"Skipped, with nothing to compare with: {', '.join(unheld)}.")
     for model in record.models:
@@ -163,6 +172,13 @@ def sentences(record: NightRecord) -> list[str]:
     return [*lines, *record.study]
 
 
+def describe_unresponsive(model: ModelResult) -> str | None:
+    """Return a warning where responses do not respond to their prompts."""
+    if not model.is_unresponsive:
+        return None
+    return f"Warning: {model.model}: {model.refused}. It has no level, and its gates on shares fail."
+
+
 def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
     """Return a sentence on responses that are missing: cut short, refused or not judged.
 
@@ -176,7 +192,7 @@ def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
 
 
 def _table(record: NightRecord) -> Table:
-    head = ["model", "Good", "Bad", "vs baseline", "vs last night", "n", "unscored", "gates"]
+    head = ["model", "Good", "Bad", "vs baseline", "vs last night", "fit", "n", "unscored", "gates"]
     rows = [_row(model, record) for model in record.models]
     if not any(model.missing for model in record.models):
         # A column of zeros is room that names of models need.
@@ -202,6 +218,7 @@ def _row(model: ModelResult, record: NightRecord) -> list[str]:
             points(changes[night].total if night in changes else None, glue="\n")
             for night in AGAINST.values()
         ),
+        number(model.fit.estimate.value if model.fit else None, 2),
         f"{model.n:,}",
         f"{model.missing:,}",
         gravest(gate.outcome for gate in record.gates if gate.model == model.model) or "no gate",

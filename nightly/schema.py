@@ -19,6 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 
 from calibration.estimate import UNDEFINED, Estimate
+from calibration.prompt_fit import UNRESPONSIVE, PromptFit
 from data.records import CONVERSATION, REPLY
 
 Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
@@ -73,7 +74,8 @@ class ModelResult:
 
     `served` is the model's id as the server gave it, `responses` the digest of the judged file, and
     `unscored` counts by reason, prompts without a response included. `refused` is why shares are not
-    corrected; `notes` are sentences on how to read them.
+    corrected; `notes` are sentences on how to read them. `fit` is how far the responses respond to their
+    prompts; a model whose responses do not has no shares.
     """
 
     model: str
@@ -87,6 +89,12 @@ class ModelResult:
     seconds: float | None = None
     refused: str | None = None
     notes: tuple[str, ...] = ()
+    fit: PromptFit | None = None
+
+    @property
+    def is_unresponsive(self) -> bool:
+        """Whether its responses do not respond to their prompts; `refused` has the reason."""
+        return self.fit is not None and self.fit.state == UNRESPONSIVE
 
     @property
     def shares(self) -> Shares:
@@ -109,9 +117,9 @@ class ChangeResult:
     """A model's change since its baseline or its last night, on the same prompts.
 
     `total` is the change of the Good share, split by the anchors into the `judge`'s and the model's `own`
-    part, and `bad` that of the Bad share. `good_sums` and `bad_sums` hold the number of prompts, the sum of
-    differences and the sum of their squares. `watched` nights have a night-to-night standard deviation of
-    `spread` beyond decoding, which widens intervals by `widening`.
+    part, and `bad` that of the Bad share. `good_sums` and `bad_sums` are the night's sums as a `Watch` has
+    them. `watched` nights have a night-to-night standard deviation of `spread` beyond decoding, which widens
+    intervals by `widening`.
     """
 
     model: str
@@ -239,7 +247,7 @@ class ModelNight:
     change: ChangeResult | None = None
 
 
-VERSION: Final = 4  # raise when a table changes: a history of other tables is refused, not read wrongly
+VERSION: Final = 5  # raise when a table changes: a history of other tables is refused, not read wrongly
 PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
 METADATA: Final = MetaData()
 # Sorted as SQLite sorts, whatever the server's locale.

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.comparison.stop_rule import CrossedRatings, Width, width_so_far
-from calibration.estimate import LEAST_RATERS
+from calibration.comparison.stop_rule import CrossedRatings
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.judgments import position_on
@@ -253,17 +252,6 @@ def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:
     return ratings, consistency
 
 
-def interval_width(plan: RatingPlan, ratings: Sequence[tuple[str, Entry]]) -> Width | None:
-    """Return half the interval of two models' difference in Good, or of the share of a single model.
-
-    It is the stop rule's, which holds at every look. None while too few have rated.
-    """
-    rows = [
-        rating_row(plan, token, entry) for token, entry in ratings if not plan.is_check(token, entry.place)
-    ]
-    return width_so_far(crossed_ratings(plan, rows), plan.count_design()) if rows else None
-
-
 def crossed_ratings(plan: RatingPlan, rows: Iterable[Mapping[str, Any]]) -> CrossedRatings:
     """Return rows of ratings.jsonl as columns, with chances as the plan has them now."""
     chance = {item.id: item.chance for item in plan.items.values()}
@@ -274,7 +262,6 @@ def crossed_ratings(plan: RatingPlan, rows: Iterable[Mapping[str, Any]]) -> Cros
         model=np.array([row["model"] for row in taken]),
         value=np.array([float(row["rating"] == LABELS[-1]) for row in taken]),
         chance=np.array([chance[row["id"]] for row in taken]),
-        speaks_for="people" if plan.people >= LEAST_RATERS else "these raters",
     )
 
 

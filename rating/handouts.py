@@ -14,10 +14,11 @@ import reports
 import server
 from data.files import disk_errors, replacing
 from data.readers.file_formats import parse_json
+from data.records import CONVERSATION, NOUNS
 from data.rubric import read_rubric
 from data.tables import write_text
 from rating.journal import LONGEST_REASON
-from rating.plan import RatingPlan
+from rating.plan import RatingPlan, rating_seconds
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
 SERVED_FOOTER = (
@@ -26,30 +27,36 @@ SERVED_FOOTER = (
 FILE_FOOTER = "This file talks to nobody. Your ratings stay in this browser until you hand them back."
 
 
-def rating_page(given: Mapping[str, Any], nonce: str) -> str:
+def page_items(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str) -> list[dict[str, Any]]:
+    """Return what a rater's page shows, in order, each with the seconds that it takes."""
+    keys = plan.raters[token].order
+    return [{"key": key, "seconds": rating_seconds(texts[key]), **texts[key]} for key in keys]
+
+
+def rating_page(given: Mapping[str, Any], nonce: str, *, unit: str) -> str:
     """Make the whole page; `given` is the rater's token and name, and for a file all there is to rate."""
     if not re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", nonce):
         raise ValueError("a nonce is Base64")
     is_served = bool(given.get("server"))
-    return Template(_parts()["page"]).substitute(
-        _parts(),
+    return Template(_parts(unit)["page"]).substitute(
+        _parts(unit),
         nonce=nonce,
         connect="'self'" if is_served else "'none'",
         footer=SERVED_FOOTER if is_served else FILE_FOOTER,
         # A script's end within a text would end the script; ASCII, since no browser can mistake that.
-        given=json.dumps(given).replace("<", "\\u003c"),
+        given=json.dumps({"unit": unit, **given}).replace("<", "\\u003c"),
     )
 
 
 @cache
-def _parts() -> dict[str, str]:
+def _parts(unit: str) -> dict[str, str]:
     ours = Path(__file__).parent / "templates"
     styles = [
         Path(*reports.__path__) / "templates" / "report.css",
         Path(*server.__path__) / "templates" / "try.css",
         ours / "rate.css",
     ]
-    rubric = read_rubric()
+    rubric = read_rubric(unit) if unit == CONVERSATION else read_rubric()
     buttons = [
         f'<button type="button" data-label="{label}">{label} <kbd aria-hidden="true">{number}</kbd></button>'
         for number, label in enumerate(rubric.labels, start=1)
@@ -64,6 +71,8 @@ def _parts() -> dict[str, str]:
         "meaning": "".join(meaning),
         "buttons": "".join(buttons),
         "longest": str(LONGEST_REASON),
+        "noun": unit,
+        "nouns": NOUNS[unit],
     }
 
 
@@ -73,13 +82,13 @@ def write_pages(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], folder
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for token, rater in plan.raters.items():
-            items = [{"key": key, **texts[key]} for key in rater.order]
+            items = page_items(plan, texts, token)
             given = {"server": False, "token": token, "rater": rater.name, "items": items}
             path = folder / f"{rater.name}.html"
             with replacing(path) as partial:
                 # From the token, which no author of a reply can know: the same plan gives the same file.
                 nonce = sha256(f"page {token}".encode()).hexdigest()
-                partial.write_text(rating_page(given, nonce), encoding="utf-8")
+                partial.write_text(rating_page(given, nonce, unit=plan.unit), encoding="utf-8")
             written.append(path)
     return written
 

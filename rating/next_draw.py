@@ -120,9 +120,7 @@ def _add_prompts(
     wanted = max(len(strata), round(plan.people * each / models))
     free = [[row for row in part.rows if not taken & {item.id for item in row}] for part in strata]
     if not any(free):
-        raise UserError(
-            "rate next: every reply is in the plan already; ask more people with a new `rate plan`"
-        )
+        raise UserError("rate next: every reply is in the plan already; add raters with --people N")
     counts = _allocate([(len(part.rows), part.spread) for part in strata], list(map(len, free)), wanted)
     new = [row for part, count in zip(free, counts, strict=True) for row in rng.sample(part, count)]
     rng.shuffle(new)
@@ -145,6 +143,7 @@ def _add_prompts(
     few = () if len(new) == wanted else (f"fewer than {each} for each person: no more prompts are left",)
     return replace(
         drawn_now,
+        plan=replace(drawn_now.plan, undrawn=sum(map(len, free)) - len(new)),
         summary=f"{len(new)} more prompts{by_judge}; chances are now {spread}",
         notes=(*few, *drawn_now.notes),
     )

@@ -12,14 +12,14 @@ import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.readers.chat_turns import is_answering
-from data.records import Exchange, to_plain
+from data.records import REPLY, Exchange, to_plain
 from data.tables import read_rows, validate, write_rows
 
 PLAN_FILE: Final = "plan.json"
@@ -27,6 +27,8 @@ TEXTS_FILE: Final = "texts.jsonl"
 FORMAT: Final = 1
 ANCHORS: Final = 2  # replies that everybody rates
 REPEATS: Final = 1  # replies that a person rates twice
+WORDS_A_MINUTE: Final = 200  # that people read
+SECONDS_A_RATING: Final = 5.0  # to choose a label
 LEAST_EACH: Final = 5  # so that checks are not all that a person rates
 
 
@@ -63,6 +65,8 @@ class RatingPlan:
     raters: Mapping[str, Rater]
     anchors: tuple[str, ...] = ()
     source_words: tuple[str, ...] = ()
+    unit: str = REPLY
+    undrawn: int = 0  # prompts of which `rate next` can draw all models' replies
     format: int = FORMAT
 
     def is_repeat(self, token: str, place: int) -> bool:
@@ -97,7 +101,13 @@ Columns = list[list[Exchange]]  # by model; in the crossed case row by row repli
 
 
 def draw_plan(
-    exchanges: Iterable[Exchange], *, people: int, each: int, seed: int, source_words: Sequence[str] = ()
+    exchanges: Iterable[Exchange],
+    *,
+    people: int,
+    each: int,
+    seed: int,
+    source_words: Sequence[str] = (),
+    unit: str = REPLY,
 ) -> Drawn:
     """Draw who rates which replies; `each` counts the anchors and the repeat too."""
     if each < LEAST_EACH:
@@ -120,6 +130,8 @@ def draw_plan(
     drawn = set(shown).union(*shares)
     chances = _chances(columns, kept, people * share, anchors)
     taken = [item for item in pool if keys[id(item)] in drawn]
+    is_crossed = all(len(column) == least for column in columns) and not notes
+    free = [row for row in zip(*kept, strict=False) if not drawn & {keys[id(item)] for item in row}]
     plan = RatingPlan(
         seed=seed,
         people=people,
@@ -133,6 +145,8 @@ def draw_plan(
         },
         anchors=tuple(shown),
         source_words=tuple(source_words),
+        unit=unit,
+        undrawn=len(free) if is_crossed else 0,
     )
     by_key = {keys[id(item)]: item for item in taken}
     notes += named_models(taken, {item.model for item in pool})
@@ -228,6 +242,30 @@ def blind_text(item: Exchange) -> dict[str, Any]:
     turns = [{"answers": _is_answer(turn.speaker, item), "text": turn.text} for turn in item.dialogue]
     shown = {"situation": item.situation, "context": turns, "prompt": item.prompt, "response": item.response}
     return {name: value for name, value in shown.items() if value}
+
+
+def rating_seconds(text: Mapping[str, Any]) -> float:
+    """Return the seconds that reading and rating take.
+
+    >>> rating_seconds({"prompt": "My cat died.", "response": "Oh no."})
+    6.5
+    """
+    turns = [turn["text"] for turn in text.get("context", ())]
+    words = " ".join([*turns, *(text.get(name, "") for name in ("situation", "prompt", "response"))]).split()
+    return round(SECONDS_A_RATING + 60 * len(words) / WORDS_A_MINUTE, 1)
+
+
+def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
+    """Add people who rate the same replies as those before them, each in an order of their own."""
+    rng = random.Random(f"{plan.seed}-people-{plan.people}")
+    shares = [sorted(set(rater.order) - set(plan.anchors)) for rater in plan.raters.values()]
+    new = {
+        secrets.token_hex(16): Rater(
+            name=f"rater-{number + 1}", order=_order(shares[number % len(shares)], plan.anchors, rng)
+        )
+        for number in range(plan.people, plan.people + count)
+    }
+    return replace(plan, people=plan.people + count, raters={**plan.raters, **new})
 
 
 def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:

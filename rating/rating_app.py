@@ -14,8 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from data.records import LABELS
 from data.tables import to_json
-from rating.collect import interval_width
-from rating.handouts import rating_page
+from rating.handouts import page_items, rating_page
 from rating.journal import LONGEST_REASON, Conflict, Entry, Journal, lock_plan
 from rating.plan import read_plan, read_texts
 from server.http_errors import RequestRefused, send_refused
@@ -46,17 +45,14 @@ class RatingService:
     def __init__(self, folder: Path) -> None:
         self.plan, self.texts = read_plan(folder), read_texts(folder)
         self.journal = Journal(folder, self.plan)
-        self._progress: tuple[int, str] = (-1, "")
 
     def state(self, token: str) -> dict[str, Any]:
         """Return the state of a page: the rater's replies in order, and the acts on each."""
-        order = self.plan.raters[token].order
         acts = [
             {"place": place, "n": count, "label": last.label, "reason": last.reason}
             for place, (count, last) in sorted(self.journal.acts_of(token).items())
         ]
-        items = [{"key": key, **self.texts[key]} for key in order]
-        return {"items": items, "acts": acts, "progress": self.progress()}
+        return {"items": page_items(self.plan, self.texts, token), "acts": acts}
 
     def record(self, token: str, act: Act) -> None:
         """Check an act and write it to the disk."""
@@ -66,20 +62,6 @@ class RatingService:
         if act.label not in (*LABELS, None):
             raise RequestRefused(400, f"label: one of {', '.join(LABELS)}", param="label")
         self.journal.record(token, act.key, act.n, Entry(place=act.place, label=act.label, reason=act.reason))
-
-    def progress(self) -> str:
-        """Return the number of ratings and the width of the interval, computed again after every few."""
-        ratings = self.journal.ratings()
-        known, text = self._progress
-        if known < 0 or abs(len(ratings) - known) >= max(1, self.plan.count_design() // 50):
-            width, total, text = interval_width(self.plan, ratings), self.plan.count_places(), ""
-            if width is not None:
-                text = (
-                    f"All together: {len(ratings)} of {total}; the interval is now "
-                    f"±{100 * width.now:.0f} points, at {total} about ±{100 * width.at_end:.0f}."
-                )
-            self._progress = len(ratings), text
-        return text
 
 
 def make_rating_app(
@@ -120,7 +102,7 @@ def make_rating_app(
             response.status_code = 404
             return response
         nonce = secrets.token_urlsafe(16)
-        html = rating_page({"server": True, "token": token}, nonce)
+        html = rating_page({"server": True, "token": token}, nonce, unit=request.app.state.service.plan.unit)
         return HTMLResponse(html, headers={"Content-Security-Policy": POLICY.format(nonce)})
 
     @app.get("/r/{token}/state")
@@ -134,6 +116,6 @@ def make_rating_app(
             service.record(token, act)
         except Conflict:
             return Response(to_json(service.state(token)), 409, media_type="application/json")
-        return Response(to_json({"progress": service.progress()}), media_type="application/json")
+        return Response("{}", media_type="application/json")
 
     return app

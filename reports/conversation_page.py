@@ -110,14 +110,13 @@ def say_levels(summary: RunSummary) -> list[str]:
     """What is said of each model, the best first, and what its figures rest on."""
     lines = []
     for model in summary.models:
-        share = printed_share(model, summary.unit)
+        share = printed_share(model)
         if share is None:
-            lines.append(f"{model.name}: no share from {model.judged:,} conversations; hold more.")
+            lines.append(f"{model.name}: no share from {model.judged:,} conversations; add more.")
             continue
         value, low, high = (number(end, 0, scale=100) for end in ends_of(share))
-        sure = f" (95 % sure: {low} to {high})" if share.interval else ""
-        held = f"{model.judged:,} conversations would be called Good{sure}"
-        lines.append(f"{model.name}: {value} % of {held}.")
+        interval = f", 95% CI [{low}, {high}]" if share.interval else " by the judge alone"
+        lines.append(f"{model.name}: Good share {value}%{interval} (n = {model.judged:,}).")
     return lines
 
 

@@ -18,7 +18,6 @@ from reports.page import Cell, Page, Section, Table, row, table_of
 
 FULL_TINT = 0.25  # difference of shares that gives the full color
 GROUPS = {"all": "All emotions", "positive": "Positive emotions", "negative": "Negative emotions"}
-HALF_UP = 1e-9  # 2.5765 is a hair less in floating point, and would be cut to 2.576
 Column = Callable[[RatedLevel], Any]
 
 
@@ -30,7 +29,8 @@ SHARE_COLUMNS: dict[str, Column] = {
     "model": lambda item: item.model,
     **{f"{label} n %": partial(_count, label) for label in LABELS},
     "Good 95% CI": lambda item: interval(*ends_of(item.shares["Good"])[1:], 1, scale=100),
-    "mean": lambda item: number(item.mean + HALF_UP, 3),
+    "raters": lambda item: item.raters,
+    "design effect": lambda item: number(item.design_effect),
 }
 CHI_SQUARE_COLUMNS: dict[str, Column] = {
     "model": lambda item: item.model,
@@ -51,24 +51,6 @@ RATER_COLUMNS: dict[str, Column] = {
     "p": lambda item: item.test and exact_p_value(item.test.p),
     "p Holm": lambda item: item.test and exact_p_value(item.p_holm),
     "detects": lambda item: item.test and percent(item.test.detectable),
-}
-CLUSTER_COLUMNS: dict[str, Column] = {
-    "model": lambda item: item.model,
-    "ratings": lambda item: item.ratings,
-    "raters": lambda item: item.raters,
-    "design effect": lambda item: number(item.design_effect),
-    "worth": lambda item: number(item.ratings / max(1.0, item.design_effect), 0),
-}
-EMOTION_COLUMNS: dict[str, Callable[[EmotionTest], Any]] = {
-    "emotion": lambda item: item.emotion,
-    "model": lambda item: item.model,
-    "n": lambda item: item.ratings,
-    "Good": lambda item: f"{item.baseline_good} \N{RIGHTWARDS ARROW} {item.good}",
-    "gain %": lambda item: signed(item.relative, 1),
-    "chi2": lambda item: _value(item.yates),
-    "p": lambda item: _p(item.yates),
-    "BH q": lambda item: number(item.q, 3),
-    "Holm": lambda item: number(item.p_holm, 3),
 }
 
 
@@ -97,14 +79,9 @@ def rated_models_page(compared: RatedComparison) -> Page:
             ),
             notes=("detects: the smallest difference in points found with 80% power.",),
         ),
-        Section(
-            title="How ratings cluster in raters",
-            tables=(table_of(groups[0].models, CLUSTER_COLUMNS),),
-            notes=("worth: the number of independent ratings with the same precision.",),
-        ),
     ]
     if compared.emotions:
-        sections += _emotion_sections(compared)
+        sections.append(_emotion_section(compared))
     return Page(
         title=f"Models compared with {base}",
         subtitle=f"human ratings{f' in {compared.source}' if compared.source else ''}",
@@ -129,7 +106,10 @@ def _verdict(compared: RatedComparison) -> Iterator[str]:
 
 
 def _significant(compared: RatedComparison) -> str:
-    alone, after_bh, after_holm = compared.count_significant()
+    alone, after_bh, after_holm = (
+        sum(p < ALPHA for p in values)
+        for values in zip(*((item.yates.p, item.q, item.p_holm) for item in compared.emotions), strict=True)
+    )
     return (
         f"Tests of one emotion and model below 0.05: {alone} of {len(compared.emotions)};"
         f" {after_bh} after Benjamini-Hochberg, {after_holm} after Holm."
@@ -143,16 +123,15 @@ def _caption(group: RatedGroup) -> str:
 
 
 def _omnibus(group: RatedGroup) -> str:
-    size, full, good = len(group.models), group.omnibus, group.omnibus_good
+    test = group.omnibus
     return (
-        f"{GROUPS[group.group]}: all models {size}x3 chi2 = {_value(full)}, df = {full.freedom},"
-        f" p = {_p(full)}, V = {number(full.effect, 3)}; Good {size}x2 chi2 = {_value(good)},"
-        f" df = {good.freedom}."
+        f"{GROUPS[group.group]}: all models {len(group.models)}x3 chi2 = {_value(test)}, df = {test.freedom},"
+        f" p = {_p(test)}, V = {number(test.effect, 3)}."
     )
 
 
-def _emotion_sections(compared: RatedComparison) -> Iterator[Section]:
-    """Yield the share of Good by emotion and model, then the significant tests."""
+def _emotion_section(compared: RatedComparison) -> Section:
+    """Return the share of Good by emotion and model, with the significance of each."""
     tests = {(item.emotion, item.model): item for item in compared.emotions}
     baselines = {item.emotion: item for item in compared.emotions}
     rows = []
@@ -161,7 +140,7 @@ def _emotion_sections(compared: RatedComparison) -> Iterator[Section]:
         cells = [_emotion_cell(tests.get((emotion, name))) for name in compared.models[1:]]
         side = "+" if emotion in POSITIVE_EMOTIONS else "\N{EN DASH}"
         rows.append(row(emotion, side, total, percent(good / max(1, total)), *cells))
-    yield Section(
+    return Section(
         title="% Good by emotion",
         tables=(
             Table(
@@ -172,11 +151,6 @@ def _emotion_sections(compared: RatedComparison) -> Iterator[Section]:
             ),
         ),
         notes=("* p < 0.05 alone; ** after Benjamini-Hochberg, *** after Holm, over all tests.",),
-    )
-    alone = [item for item in compared.emotions if item.yates.p < ALPHA]
-    table = table_of(alone, EMOTION_COLUMNS, caption="2x2 with Yates' correction", words=frozenset({0, 1}))
-    yield Section(
-        title="Emotions with p < 0.05", tables=(table,) if alone else (), notes=(_significant(compared),)
     )
 
 

@@ -1,11 +1,12 @@
 """The page of a judge's robustness: targets, our replies as they are and rewritten, and ordinary replies."""
 
 from collections import Counter
+from collections.abc import Sequence
+from math import isfinite
 
-from calibration.bias.rewrite_effects import ALLOWED
 from data.text import number, percent, show_estimate
-from judge.robustness.run import MOST_TURNED, FamilyResult, Robustness, RobustnessTarget
-from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
+from judge.robustness.run import FamilyResult, Robustness, RobustnessCheck
+from reports.charts import Line, Look, dot_plot, mark, signed_tick
 from reports.page import Page, Section, Table, table_of
 
 KINDS = {
@@ -36,7 +37,12 @@ def robustness_page(found: Robustness) -> Page:
         f"replies, {len(found.effects)} of ordinary replies (seed {found.seed})",
         verdict=_summary(found),
         sections=(
-            Section(name="targets", title="Targets", short="Targets", tables=(_targets(found),)),
+            Section(
+                name="targets",
+                title="Targets",
+                short="Targets",
+                tables=(_checks(found.targets, "Targets; shares in %"),),
+            ),
             _families_section(found),
             _effects_section(found),
             Section(name="kinds", title="Our replies as they are", short="Replies", tables=(_kinds(found),)),
@@ -47,7 +53,7 @@ def robustness_page(found: Robustness) -> Page:
 
 def _summary(found: Robustness) -> tuple[str, str]:
     """Return how many targets are met, and how many replies the perturbations turn."""
-    results = [*(item.result for item in found.targets), *(item.effect.result for item in found.effects)]
+    results = [item.result for item in (*found.targets, *found.effects)]
     counts = Counter[str](results)
     met = ", ".join(f"{counts[result]} {PLURAL[result]}" for result in RESULTS if counts[result])
     unkind, kind = found.overall.unkind, found.overall.kind
@@ -64,21 +70,24 @@ def _summary(found: Robustness) -> tuple[str, str]:
     return f"Of {len(results)} targets and expectations: {met}.", text
 
 
-def _targets(found: Robustness) -> Table:
-    def limit(target: RobustnessTarget) -> str:
-        text = number(target.limit, 0, scale=100) if target.is_share else number(target.limit)
-        return f"{'≥' if target.is_least else '≤'} {text}"
+def _checks(checks: Sequence[RobustnessCheck], caption: str) -> Table:
+    def bounds(item: RobustnessCheck) -> str:
+        scale, digits = (100, 0) if item.is_share else (1, 2)
+        least, most = (number(end, digits, scale=scale) for end in (item.least, item.most))
+        if isfinite(item.least) and isfinite(item.most):
+            return f"{least} to {most}"
+        return f"≥ {least}" if isfinite(item.least) else f"≤ {most}"
 
     return table_of(
-        found.targets,
+        checks,
         {
             "figure": lambda item: item.name,
             "value": lambda item: show_estimate(item.figure, is_share=item.is_share),
-            "target": limit,
+            "target": bounds,
             "result": lambda item: item.result,
             "of": lambda item: item.count,
         },
-        caption="Targets; shares in %",
+        caption=caption,
         words=frozenset({0, 3, 4}),
     )
 
@@ -88,25 +97,6 @@ def _families_section(found: Robustness) -> Section:
         name="families",
         title="Our replies rewritten: unkind ones turned Good, kind ones turned Bad",
         short="Families",
-        key=(("found", "unkind turned Good"), ("judge", "kind turned Bad")),
-        figures=(
-            dot_plot(
-                "Turned, %",
-                [
-                    Line(
-                        name=item.name,
-                        figure=f"{number(item.unkind.share.value, 0, scale=100)}, "
-                        f"{number(item.kind.share.value, 0, scale=100)}",
-                        marks=(mark("found", item.unkind.share), mark("judge", item.kind.share)),
-                    )
-                    for item in (found.overall, *found.families)
-                ],
-                name="families-figure",
-                title="Unkind replies turned Good and kind ones turned Bad, by family of perturbations",
-                tick=percent_tick,
-                reference=MOST_TURNED,
-            ),
-        ),
         tables=(
             table_of(
                 (found.overall, found.test_only, *found.families),
@@ -157,12 +147,11 @@ def _effects_section(found: Robustness) -> Section:
                 [
                     Line(
                         name=item.name,
-                        figure=f"{number(item.effect.change.value, 2, sign=True)}, {item.effect.result}",
-                        marks=(mark(RESULTS[item.effect.result], item.effect.change),),
-                        band=(low * item.limit, high * item.limit),
+                        figure=f"{number(item.figure.value, 2, sign=True)}, {item.result}",
+                        marks=(mark(RESULTS[item.result], item.figure),),
+                        band=(item.least, item.most),
                     )
                     for item in found.effects
-                    for low, high in [ALLOWED[item.should]]
                 ],
                 name="effects-figure",
                 title="Change of the judge's mean score under each rewrite",
@@ -170,22 +159,7 @@ def _effects_section(found: Robustness) -> Section:
                 reference=0.0,
             ),
         ),
-        tables=(
-            table_of(
-                found.effects,
-                {
-                    "rewrite": lambda item: item.name,
-                    "change": lambda item: show_estimate(item.effect.change),
-                    "should go": lambda item: item.should,
-                    "limit": lambda item: number(item.limit),
-                    "result": lambda item: item.effect.result,
-                    "pairs": lambda item: item.effect.pairs,
-                    "unscored": lambda item: item.unscored,
-                },
-                caption="Every rewrite: change of score",
-                words=frozenset({0, 2, 4}),
-            ),
-        ),
+        tables=(_checks(found.effects, "Every rewrite: change of score"),),
     )
 
 

@@ -71,18 +71,12 @@ def print_scored(
         print_explanations(explanations, screen)
 
 
-def printed_share(model: ScoredModel, unit: str) -> Estimate | None:
+def printed_share(model: ScoredModel) -> Estimate | None:
     """Return a model's share of Good as `score` prints it, corrected where the run has a calibration.
 
-    None from too few replies, or where the calibration refuses. The judge's own share of conversations has no
-    interval: one over the choice of conversations would pass for one of the human level.
+    None from too few replies, or where the calibration refuses.
     """
-    if model.judged < LEAST_REPLIES:
-        return None
-    share = model.printed_shares.get(GOOD)
-    if share is not None and unit == CONVERSATION and model.corrected is None:
-        return Estimate(share.value, None)
-    return share
+    return None if model.judged < LEAST_REPLIES else model.printed_shares.get(GOOD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +135,7 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
 def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
     levels = []
     for model in summary.models:
-        good = printed_share(model, summary.unit)
+        good = printed_share(model)
         shares = {**model.printed_shares, GOOD: good} if good else {}
         levels.append(LevelRow(name=model.name, shares=shares, count=f"{model.judged:,}"))
     is_corrected = any(model.corrected is not None for model in summary.models)
@@ -152,7 +146,7 @@ def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
 def _how_sure(summary: RunSummary) -> list[str]:
     """Return a sentence on the width of the intervals and its reason; none where there is no share."""
     models, noun = summary.models, NOUNS[summary.unit]
-    shares = {model.name: good for model in models if (good := printed_share(model, summary.unit))}
+    shares = {model.name: good for model in models if (good := printed_share(model))}
     if not shares:
         return []
     if all(model.corrected is None for model in models):
@@ -168,8 +162,18 @@ def _how_sure(summary: RunSummary) -> list[str]:
         whose = listed(list(unrated)) if rated else "this model" if len(models) == 1 else "these models"
         width = number(median(widths), 0, scale=100)
         lines[0] += f" No human ratings exist for {whose}, so the margin is about ±{width} points."
-    if beyond := [name for name, share in unrated.items() if _is_open(share)]:
-        lines.append(f"{listed(beyond)}: outside the range of the rated models, so only one end is known.")
+    return [*lines, *describe_bounds(unrated)]
+
+
+def describe_bounds(shares: Mapping[str, Estimate]) -> list[str]:
+    """Return for which models the interval is open, and why."""
+    above = [name for name, share in shares.items() if share.interval and share.interval.high >= 1]
+    below = [name for name, share in shares.items() if share.interval and share.interval.low <= 0]
+    lines = []
+    for names, side, bound in ((above, "above", "a lower"), (below, "below", "an upper")):
+        if names:
+            reason = f"the judge places {'it' if len(names) == 1 else 'them'} {side} every model people rated"
+            lines.append(f"{listed(names)}: {reason}, so only {bound} bound is known.")
     return lines
 
 
@@ -238,7 +242,6 @@ def _details(scored: ScoredRun) -> list[str]:
         f"% of {NOUNS[summary.unit]}, with 95% CI{uncorrected}; fit: chance that a reply is closer to its own"
         " prompt than to another",
         *([summary.calibration_note] if summary.calibration_note and summary.calibration else []),
-        *(f"{model.name}: level refused ({model.refused})" for model in summary.models if model.refused),
         f"judge {manifest['judge']} {manifest['version']}: {judged}; cost {money(manifest['cost'])}",
         *summary.report,
         *(caveat for caveat in summary.caveats if caveat not in printed),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from threading import Timer
-from typing import Final
+from typing import Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -23,14 +23,20 @@ LONG_HEAD: Final = 10  # letters of a head that stays on one line
 SAY_AFTER: Final = 2.0  # seconds
 
 
+class Screen(Console):
+    """A console that leaves a closed pipe to `cli.py`; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the error that rich is handling
+
+
 def open_screen(*, stderr: bool = False) -> Console:
     """Open a console that heeds NO_COLOR and FORCE_COLOR; its text is the same with and without colour.
 
     With NO_COLOR it is plain altogether: neither bold nor dim, which rich by itself would keep.
     """
-    if os.environ.get("NO_COLOR"):
-        return Console(highlight=False, stderr=stderr, color_system=None)
-    return Console(highlight=False, stderr=stderr)
+    color_system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Screen(highlight=False, stderr=stderr, color_system=color_system)
 
 
 def print_page(page: Page, console: Console | None = None) -> None:

@@ -1,64 +1,25 @@
 """Statistics of robustness checks: the effect of a rewrite on scores, and shares of crossed cases."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.bootstrap import percentile_interval, ratio, resample_clusters
-from calibration.cluster import UNIT, Contrast, contrast, t_intervals
+from calibration.cluster import contrast
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval
 
 DRAWS: Final = 2000
 Cells = NDArray[np.bool_]  # (perturbations, replies)
 Result = Literal["passes", "fails", "inconclusive"]
-# Where the mean change must lie, as parts of the limit.
-ALLOWED: Final = {
-    "up": (1.0, np.inf),
-    "not up": (-np.inf, 1.0),
-    "same": (-1.0, 1.0),
-    "not down": (-1.0, np.inf),
-    "down": (-np.inf, -1.0),
-}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """The mean change of score, rewritten - original, and the share of replies that became Good.
-
-    `result`: passes, or fails, if the whole interval lies where it should, or where it should not. `to_good`
-    is a share of the replies that were not Good before.
-    """
-
-    change: Estimate
-    result: Result
-    pairs: int
-    to_good: Estimate
-
-
-def mean_change(
-    before: Floats,
-    after: Floats,
-    was_good: NDArray[np.bool_],
-    is_good: NDArray[np.bool_],
-    prompts: Integers,
-    *,
-    should: str,
-    limit: float,
-) -> Change:
+def mean_change(before: Floats, after: Floats, prompts: Integers) -> Estimate:
     """Return the change of score over pairs, by t over whole prompts; undefined with fewer than two.
 
     Not by bootstrap: with a dozen prompts percentile intervals are too short.
     """
-    change = _mean(after - before, prompts).estimate()
-    least, most = (end * limit if np.isfinite(end) else end for end in ALLOWED[should])
-    return Change(
-        change=change,
-        result=conclude(change, least, most),
-        pairs=len(before),
-        to_good=_share(is_good[~was_good], prompts[~was_good]),
-    )
+    return contrast(after - before, np.ones(len(before)), prompts).estimate()
 
 
 def conclude(estimate: Estimate, least: float, most: float) -> Result:
@@ -69,21 +30,6 @@ def conclude(estimate: Estimate, least: float, most: float) -> Result:
     if least <= ends.low and ends.high <= most:
         return "passes"
     return "fails" if ends.high < least or ends.low > most else "inconclusive"
-
-
-def _mean(values: Floats, prompts: Integers) -> Contrast:
-    return contrast(values, np.ones(len(values)), prompts)
-
-
-def _share(flips: NDArray[np.bool_], prompts: Integers) -> Estimate:
-    """A share with Wilson's interval at the effective number of responses, as for shares of ratings."""
-    found = _mean(flips.astype(float), prompts)
-    if not found.is_defined:
-        return Estimate(float(flips.mean()) if len(flips) else float("nan"), None)
-    number = float(len(np.unique(prompts)))
-    value = np.array([float(flips.mean())])  # to the last digit: a share of 1 is not a little more
-    low, high = t_intervals(value, np.array([found.error**2]), np.array([found.freedom]), UNIT, number)
-    return Estimate(float(value[0]), Interval(float(low[0]), float(high[0])))
 
 
 def exact_share(hits: int, count: int) -> Estimate:

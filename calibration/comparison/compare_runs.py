@@ -31,8 +31,8 @@ from calibration.comparison.published_models import (
     published,
 )
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
+from calibration.comparison.stop_rule import describe_few_raters
 from calibration.comparison.verdicts import REVERSED, Verdict
-from calibration.estimate import LEAST_RATERS
 from calibration.shares.tally import replies_digest
 from data.crisis import find_flags
 from data.errors import UserError
@@ -42,7 +42,7 @@ from data.rating_files.pairwise_choices import are_choices, read_choices
 from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
 from data.records import UNNAMED_MODEL
 from data.tables import read_responses
-from data.text import listed, percent
+from data.text import listed
 
 MOST_SHOWN: Final = 6  # pairs whose replies are shown: those of four models
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "probably better": 0, "similar": 0, "worse": 1}
@@ -251,16 +251,12 @@ def _with_known(model: JudgedModel, calibration: Calibration) -> JudgedModel:
 
 def _few_raters(models: Iterable[JudgedModel]) -> str | None:
     """Return what the raters of models that too few people rated gave, and that it decides nothing."""
-    few = [item for item in models if len(item.rated.item) and item.ppi is None]
-    if not few:
-        return None
-    raters = max(len(np.unique(item.rated.cluster)) for item in few)
-    who = "1 rater is" if raters == 1 else f"{raters} raters are"
-    shares = listed([f"{item.name} {percent(float(item.rated.crowd[-1]))}%" for item in few])
-    return (
-        f"{who} too few for a verdict; {LEAST_RATERS} are needed. Good share of these raters: {shares}. The"
-        " figures here rest on the judge."
+    few = sorted(
+        (item for item in models if len(item.rated.item) and item.ppi is None), key=lambda item: item.name
     )
+    raters = max((len(np.unique(item.rated.cluster)) for item in few), default=0)
+    shares = describe_few_raters(raters, {item.name: float(item.rated.crowd[-1]) for item in few})
+    return shares and f"{shares} The figures here rest on the judge."
 
 
 def _choose(

@@ -55,6 +55,7 @@ from calibration.shares.correction import target_of
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import (
+    LEAST_REPLIES,
     CalibratedModels,
     TargetModel,
     is_in_conflict,
@@ -67,7 +68,6 @@ from data.records import LABELS
 from data.text import listed
 
 VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
-LEAST_REPLIES: Final = 10  # of each model: fewer do not tell how much its replies differ
 TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 KNOWN_RATERS: Final = 10  # as many raters show their own design effect
 TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
@@ -200,7 +200,8 @@ def _with_sign(estimate: Estimate, probability: float) -> Estimate:
         return estimate
     sign = 1 if probability > 0.5 else -1
     low, high = sorted((sign * ends.low, sign * ends.high))
-    low = max(low, 0.0) if 2 * (1 - abs(probability - 0.5) - 0.5) < ALPHA else min(low, 0.0)
+    sides = 1 if high >= 1 else 2  # an open interval has its whole error at one end
+    low = max(low, 0.0) if sides * min(probability, 1 - probability) < ALPHA else min(low, 0.0)
     return Estimate(estimate.value, Interval(*sorted((sign * low, sign * high))))
 
 
@@ -308,7 +309,9 @@ def differences(
     """Return every pair's difference and verdict, with Holm's adjustment over all pairs."""
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
     levels = {name: compared_level(item, settings) for name, item in judged.items()}
-    plain = [_difference(one, other, levels[one.name], settings) for one, other in pairs]
+    plain = [
+        _on_levels(_difference(one, other, levels[one.name], settings), levels, other) for one, other in pairs
+    ]
     decided = []
     for (one, other), item, p in zip(pairs, plain, holm([item.p for item in plain]), strict=True):
         item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
@@ -325,6 +328,22 @@ def differences(
     return tuple(decided)
 
 
+def _on_levels(
+    item: Difference, levels: Mapping[str, ComparedLevel], other: JudgedModel | PublishedModel
+) -> Difference:
+    """Return the difference with the points that the levels state, where both rest on the line."""
+    if item.how not in ("line", "both"):
+        return item
+    theirs = other.shares if isinstance(other, PublishedModel) else levels[other.name].shares
+    shares = {}
+    for label, share in item.shares.items():
+        value = levels[item.one].shares[label].value - theirs[label].value
+        ends = share.interval
+        reach = ends and Interval(min(ends.low, value), max(ends.high, value))
+        shares[label] = Estimate(value, reach)
+    return replace(item, shares=shares)
+
+
 def _decide(item: Difference, margin: float) -> Verdict:
     """Return the verdict; a difference within the margin is similar, however certain its sign."""
     if item.how == "judge":
@@ -333,9 +352,9 @@ def _decide(item: Difference, margin: float) -> Verdict:
     if is_same_within(item.good, margin):
         return "similar"
     if item.p_holm < ALPHA:
-        return "better" if item.good.value > 0 else "worse"
+        return "better" if item.probability > 0.5 else "worse"
     is_likely = max(item.probability, 1 - item.probability) >= LIKELY
-    return _probably(item.good.value) if is_likely else "inconclusive"
+    return _probably(item.probability - 0.5) if is_likely else "inconclusive"
 
 
 def _probably(value: float) -> Verdict:

@@ -30,7 +30,7 @@ from calibration.pairing import chances_of
 from calibration.prompt_fit import PromptFit
 from calibration.shares.correction import UNCALIBRATED, correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import EDGE, CalibratedModels
+from calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
 from data.errors import UserError
 from data.judgments import Judged, read_judged
 from data.rated_range import RatedRange
@@ -97,10 +97,7 @@ class ComparisonSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLevel:
-    """One model's shares; `how` they were estimated, and the `reason` if the line was refused.
-
-    `extremes` are the ends of Good's interval if every unscored response were not Good, or every one Good.
-    """
+    """One model's shares; `how` they were estimated, and the `reason` if the line was refused."""
 
     model: str
     how: How
@@ -109,7 +106,6 @@ class ComparedLevel:
     judged: int
     unscored: int
     ratings: int
-    extremes: tuple[float, float] | None = None
     fit: PromptFit | None = None
 
     @property
@@ -125,11 +121,12 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    if model.is_unresponsive:
+    few = 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None
+    if model.is_unresponsive or few:
         return ComparedLevel(
             model=model.name,
             how="refused",
-            reason=UNRESPONSIVE,
+            reason=f"fewer than {LEAST_REPLIES} scored" if few else UNRESPONSIVE,
             shares={},
             judged=len(model.rated.judged),
             unscored=model.unscored,
@@ -145,7 +142,7 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "nothing was scored")
-    level = ComparedLevel(
+    return ComparedLevel(
         model=model.name,
         how=how,
         reason=reason,
@@ -155,11 +152,6 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
         ratings=len(model.rated.item),
         fit=model.fit,
     )
-    if not math.isfinite(level.good):
-        return level
-    ends = shares[GOOD].interval or Interval(level.good, level.good)
-    scored = 1 - level.missing
-    return replace(level, extremes=(ends.low * scored, ends.high * scored + level.missing))
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:

@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.cluster import Contrast, contrast
 from calibration.comparison.published_models import is_published
-from calibration.comparison.verdicts import ALPHA
 from calibration.estimate import UNDEFINED, Estimate, Floats
 from calibration.multiple_testing import benjamini_hochberg, holm
 from calibration.pairing import chances_of
-from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
+from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.errors import UserError
 from data.judgments import Judged, texts_by_id
 from data.rating_files.sheet import RatingSheet, Replies, SheetOptions, read_sheet, say_set_aside
@@ -94,35 +93,24 @@ UNDEFINED_TEST: Final = ChiSquare(value=math.nan, freedom=0, p=math.nan, effect=
 def chi_square(table: ArrayLike, *, has_yates: bool = False) -> ChiSquare:
     """Test the independence of rows and columns; with Yates' correction for 2x2 tables if asked for.
 
-    By hand, since scipy.stats takes seconds to load; the tests compare it with scipy's. Columns nobody used
-    are left out. The effect is that of the uncorrected statistic. Undefined with fewer than two rows or
-    columns in use, or with an empty row.
+    Columns nobody used are left out. The effect is that of the uncorrected statistic. Undefined with fewer
+    than two rows or columns in use, or with an empty row.
 
     >>> found = chi_square([[1014, 986], [705, 1295]], has_yates=True)
     >>> round(found.value, 2), round(found.effect, 3)
     (96.77, 0.156)
     """
-    from scipy.special import chdtrc
+    from scipy.stats import chi2_contingency
 
-    counts = np.asarray(table, dtype=float)
+    counts = np.asarray(table)
     counts = counts[:, counts.sum(axis=0) > 0]
-    rows, columns = counts.shape
-    if rows < 2 or columns < 2 or not counts.sum(axis=1).all():
+    least = min(counts.shape)
+    if least < 2 or not counts.sum(axis=1).all():
         return UNDEFINED_TEST
-    total = float(counts.sum())
-    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
-    residuals = np.abs(counts - expected)
-    plain = float((residuals**2 / expected).sum())
-    value = plain
-    if has_yates and (rows, columns) == (2, 2):
-        value = float(((residuals - np.minimum(0.5, residuals)) ** 2 / expected).sum())
-    freedom = (rows - 1) * (columns - 1)
-    return ChiSquare(
-        value=value,
-        freedom=freedom,
-        p=float(chdtrc(freedom, value)),
-        effect=math.sqrt(plain / (total * (min(rows, columns) - 1))),
-    )
+    value, p, freedom, _ = chi2_contingency(counts, correction=has_yates)
+    plain = chi2_contingency(counts, correction=False).statistic
+    effect = math.sqrt(plain / (counts.sum() * (least - 1)))
+    return ChiSquare(value=float(value), freedom=int(freedom), p=float(p), effect=effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,22 +135,19 @@ def rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
     difference of shares with raters as clusters, so that a rater's severity cancels, and with prompts as
     clusters too where they are known.
     """
-    names, shares = _rater_shares(one)
-    other_names, others = _rater_shares(other)
+    both = (one, other)
+    (names, shares), (other_names, others) = map(_rater_shares, both)
     if len(shares) < 2 or len(others) < 2:
         return RaterTest(difference=UNDEFINED)
     is_shared = bool(len(np.intersect1d(names, other_names)))
     if is_shared:
-        both = (one, other)
-        size = len(one.rating) + len(other.rating)
-        prompts = None
-        if one.prompt is not None and other.prompt is not None:
-            prompts = np.unique(np.concatenate([one.prompt, other.prompt]), return_inverse=True)[1]
+        known = [item.prompt for item in both if item.prompt is not None]
+        prompts = np.unique(np.concatenate(known), return_inverse=True)[1] if len(known) == 2 else None
         test = contrast(
             np.concatenate([item.is_good for item in both]).astype(float),
             np.repeat([1.0, 0.0], [len(item.rating) for item in both]),
             np.unique(np.concatenate([item.rater for item in both]), return_inverse=True)[1],
-            strata=np.zeros(size, dtype=np.intp),
+            strata=np.zeros(len(one.rating) + len(other.rating), dtype=np.intp),
             items=prompts,
             weights=np.concatenate([item.weight for item in both]),
         )
@@ -205,7 +190,6 @@ class RatedLevel:
     ratings: int
     counts: Mapping[str, int]
     shares: Mapping[str, Estimate]
-    mean: float
     raters: int
     design_effect: float
     relative: float = math.nan
@@ -223,7 +207,6 @@ class RatedGroup:
     group: Group
     models: tuple[RatedLevel, ...]
     omnibus: ChiSquare  # models by labels
-    omnibus_good: ChiSquare  # models by Good or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +219,6 @@ class EmotionTest:
     good: int
     baseline_ratings: int
     baseline_good: int
-    relative: float
     yates: ChiSquare
     q: float = math.nan
     p_holm: float = math.nan
@@ -256,12 +238,6 @@ class RatedComparison:
     emotions: tuple[EmotionTest, ...]
     source: str = ""
     notes: tuple[str, ...] = ()
-
-    def count_significant(self) -> tuple[int, int, int]:
-        """Count the tests of single emotions below 0.05: unadjusted, after Benjamini-Hochberg, after Holm."""
-        alone = sum(item.yates.p < ALPHA for item in self.emotions)
-        after_bh = sum(item.q < ALPHA for item in self.emotions)
-        return alone, after_bh, sum(item.p_holm < ALPHA for item in self.emotions)
 
 
 def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[str] = ()) -> RatedComparison:
@@ -304,7 +280,6 @@ def _compare_group(group: Group, models: Mapping[str, RatingColumns]) -> RatedGr
         group=group,
         models=tuple(replace(item, p_holm=float(p)) for item, p in zip(levels, adjusted, strict=True)),
         omnibus=chi_square([item.counts for item in inside.values()]),
-        omnibus_good=chi_square([_good_or_not(item) for item in inside.values()]),
     )
 
 
@@ -314,32 +289,26 @@ def _good_or_not(ratings: RatingColumns) -> tuple[int, int]:
 
 
 def _level(model: str, ratings: RatingColumns) -> RatedLevel:
-    ppi = _ppi(ratings)
-    shares = ppi.estimates() if ppi else [UNDEFINED] * len(LABELS)
+    total, ppi = len(ratings.rating), None
+    if total:
+        # Without a judge every row of judgments is the same, and only the ratings count.
+        ppi = ppi_estimate(
+            RatedModel(
+                judged=np.zeros((total, len(LABELS))),
+                item=np.arange(total),
+                value=one_hot(ratings.rating, len(LABELS)),
+                cluster=ratings.rater,
+                chance=ratings.chance,
+            )
+        )
     return RatedLevel(
         model=model,
-        ratings=len(ratings.rating),
+        ratings=total,
         counts=dict(zip(LABELS, ratings.counts, strict=True)),
-        shares=dict(zip(LABELS, shares, strict=True)),
-        mean=float(ratings.label_shares @ np.arange(1, len(LABELS) + 1)),
+        shares=dict(zip(LABELS, ppi.estimates() if ppi else [UNDEFINED] * len(LABELS), strict=True)),
         raters=ppi.clusters if ppi else 0,
         design_effect=float(ppi.design_effect[GOOD]) if ppi else math.nan,
     )
-
-
-def _ppi(ratings: RatingColumns) -> PpiEstimate | None:
-    total = len(ratings.rating)
-    if not total:
-        return None
-    # Without a judge every row of judgments is the same, and only the ratings count.
-    rated = RatedModel(
-        judged=np.zeros((total, len(LABELS))),
-        item=np.arange(total),
-        value=one_hot(ratings.rating, len(LABELS)),
-        cluster=ratings.rater,
-        chance=ratings.chance,
-    )
-    return ppi_estimate(rated)
 
 
 def _against(level: RatedLevel, ratings: RatingColumns, baseline: RatingColumns) -> RatedLevel:
@@ -363,25 +332,20 @@ def _compare_emotions(models: Mapping[str, RatingColumns]) -> tuple[EmotionTest,
         }
         for item in models.values()
     )
-    names = list(models)[1:]
-    tests = []
-    for emotion, base in sorted(baseline.items()):
-        for name, cells in zip(names, others, strict=True):
-            if emotion not in cells:
-                continue
-            (bad, good), total, base_total = cells[emotion], sum(cells[emotion]), sum(base)
-            tests.append(
-                EmotionTest(
-                    emotion=emotion,
-                    model=name,
-                    ratings=total,
-                    good=good,
-                    baseline_ratings=base_total,
-                    baseline_good=base[1],
-                    relative=good / total / (base[1] / base_total) - 1 if base[1] else math.nan,
-                    yates=chi_square([base, (bad, good)], has_yates=True),
-                )
-            )
+    tests = [
+        EmotionTest(
+            emotion=emotion,
+            model=name,
+            ratings=sum(cells[emotion]),
+            good=cells[emotion][1],
+            baseline_ratings=sum(base),
+            baseline_good=base[1],
+            yates=chi_square([base, cells[emotion]], has_yates=True),
+        )
+        for emotion, base in sorted(baseline.items())
+        for name, cells in zip(list(models)[1:], others, strict=True)
+        if emotion in cells
+    ]
     plain = [item.yates.p for item in tests]
     both = zip(tests, benjamini_hochberg(plain), holm(plain), strict=True)
     return tuple(replace(item, q=float(q), p_holm=float(p)) for item, q, p in both)

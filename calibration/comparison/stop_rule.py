@@ -15,7 +15,7 @@ does not depend on the labels. It is asymptotic, not exact: the slow tests measu
 20 to 200 prompts, and docs/explanation/stopping.md has their table.
 """
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.comparison.verdicts import SETTLED, Verdict
-from calibration.estimate import CONFIDENCE, LEAST_RATERS, UNDEFINED, Estimate, Floats, SpeaksFor, estimate_of
+from calibration.estimate import CONFIDENCE, LEAST_RATERS, UNDEFINED, Estimate, Floats, estimate_of
 from calibration.monitoring.confidence_sequence import as_t, half_width
 from calibration.shares.planning import round_up
+from data.text import listed, percent
 
 ALPHA: Final = 1 - CONFIDENCE
 MARGIN: Final = 0.05  # the least difference of shares worth telling
@@ -36,7 +37,6 @@ RATING_VARIANCE: Final = 0.2  # taken for weights and first guesses: of one rati
 TUNED_AT: Final = 1 / 0.05**2  # the interval is narrowest where noise has a standard error of 5 points
 RATERS_PART: Final = 0.8  # of the error is the raters'; looks at the noise use up little of the whole
 LEAST_EFFECTIVE: Final = 1.5  # raters: one alone shows nothing of how they differ
-MANY: Final = 1e5  # degrees of freedom from which t is normal
 MOST_TIMES: Final = 20.0  # as many ratings as now: beyond it no number is told
 Mask = NDArray[np.bool_]
 
@@ -114,17 +114,24 @@ def half_widths(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CrossedRatings:
-    """Ratings as columns, one row a rating; `value` is 1 for Good and 0 otherwise.
-
-    Where a plan has too few raters to tell how people differ, all that is said is of these raters.
-    """
+    """Ratings as columns, one row a rating; `value` is 1 for Good and 0 otherwise."""
 
     rater: NDArray[Any]
     prompt: NDArray[Any]
     model: NDArray[Any]
     value: Floats
     chance: Floats
-    speaks_for: SpeaksFor = "people"
+
+    @property
+    def few_raters(self) -> str | None:
+        """What raters who are too few for a verdict gave; None where they are enough, or nobody rated."""
+        weight = 1 / self.chance
+        shares = {
+            name: float(np.average(self.value[rows], weights=weight[rows]))
+            for name in np.unique(self.model).tolist()
+            if (rows := self.model == name).any()
+        }
+        return describe_few_raters(len(np.unique(self.rater)), shares)
 
     def spread(self, one: str, other: str) -> DifferenceSpread:
         """The difference `other` - `one`; of a rater's several replies to one prompt the mean counts."""
@@ -136,21 +143,7 @@ class CrossedRatings:
         for table, values in ((count, 1.0), (total, self.value[rows]), (weight, 1 / self.chance[rows])):
             np.add.at(table, cell, values)
         seen = count > 0
-        spread = spread_of((total / np.maximum(count, 1))[None], seen[None], weight[None])
-        if self.speaks_for == "people":
-            return spread
-        return replace(spread, by_raters=np.zeros(1), raters=np.where(spread.raters > 0, MANY, np.nan))
-
-    def beside_none(self) -> "CrossedRatings":
-        """One model's ratings beside a model "" that is never Good: their difference is its share."""
-        return replace(
-            self,
-            rater=np.tile(self.rater, 2),
-            prompt=np.tile(self.prompt, 2),
-            chance=np.tile(self.chance, 2),
-            model=np.concatenate([self.model, np.full(len(self.model), "")]),
-            value=np.concatenate([self.value, np.zeros(len(self.value))]),
-        )
+        return spread_of((total / np.maximum(count, 1))[None], seen[None], weight[None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +162,6 @@ class Standing:
     difference: Estimate
     margin: float
     verdict: Verdict
-    speaks_for: SpeaksFor
     more: int | None = None
     people: int | None = None
 
@@ -209,13 +201,14 @@ def standing(
         difference=UNDEFINED,
         margin=margin,
         verdict="inconclusive",
-        speaks_for=ratings.speaks_for,
     )
     if not rows.any():
         return pair
     alpha, spread = ALPHA / pairs, ratings.spread(one, other)
     value, half = float(spread.value[0]), half_widths(spread, alpha=alpha)
     ends = np.clip([value - half[0], value + half[0]], -1, 1)
+    if raters < LEAST_RATERS:
+        return replace(pair, difference=Estimate(value, None), people=LEAST_RATERS - raters)
     is_better, is_same = is_settled(spread.value, half, margin)
     pair = replace(pair, difference=estimate_of(value, *ends))
     if is_better[0] or is_same[0]:
@@ -225,6 +218,15 @@ def standing(
     if times is not None:
         return replace(pair, more=round_up(max(1, pair.ratings * (times - 1))))
     return replace(pair, people=None if people is None else round_up(max(1, raters * (people - 1))))
+
+
+def describe_few_raters(raters: int, shares: Mapping[str, float]) -> str | None:
+    """Return the shares of Good by fewer than four raters, and that they decide nothing; else None."""
+    if not 0 < raters < LEAST_RATERS:
+        return None
+    who = "1 rater is" if raters == 1 else f"{raters} raters are"
+    figures = listed([f"{name} {percent(share)}%" for name, share in shares.items()])
+    return f"{who} too few for a verdict; {LEAST_RATERS} are needed. Good share of these raters: {figures}."
 
 
 def standings(
@@ -247,32 +249,3 @@ def _needed(spread: DifferenceSpread, value: float, alpha: float, margin: float,
     halves = np.array([half_widths(spread, alpha=alpha, **{kind: step})[0] for step in steps])
     enough = np.logical_or(*is_settled(np.full(len(steps), value), halves, margin))
     return float(steps[int(np.argmax(enough))]) if enough.any() else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Width:
-    """Half an interval, in parts of 1, now and once all that is planned is rated."""
-
-    now: float
-    at_end: float
-
-
-def width_so_far(ratings: CrossedRatings, planned: int) -> Width | None:
-    """What ratings have bought: the mean over pairs of models, so that nobody learns which is ahead.
-
-    Of one model it is the interval of its share. `planned` counts all ratings of the plan. None while too few
-    have rated to tell.
-    """
-    if ratings.speaks_for == "people" and len(np.unique(ratings.rater)) < LEAST_RATERS:
-        return None
-    done = max(1, len(ratings.value))
-    if len(models := np.unique(ratings.model).tolist()) == 1:
-        models, ratings = ["", *models], ratings.beside_none()
-    pairs = list(combinations(models, 2))
-    times = max(1.0, planned / done)
-    widths = [
-        [half_widths(spread, alpha=ALPHA / len(pairs), times=each)[0] for each in (1.0, times)]
-        for spread in (ratings.spread(*pair) for pair in pairs)
-    ]
-    now, at_end = np.mean(widths, axis=0) if widths else (math.nan, math.nan)
-    return Width(now=float(now), at_end=float(at_end)) if math.isfinite(now + at_end) else None

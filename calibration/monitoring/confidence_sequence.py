@@ -1,12 +1,12 @@
 """Repeated looks at a model, night after night, with an error rate that counts over all the nights.
 
 Each night a model answers the same prompts, and the judge's Good probability is compared with that of a
-pinned baseline, prompt by prompt. Three sums are stored for a night: the number of prompts, their
-differences, and the squares. Prompts are fixed; decoding varies from night to night.
+pinned baseline, prompt by prompt. Four sums are stored for a night: the number of prompts, their
+differences, the squares, and the baseline's variance. Prompts are fixed; decoding varies from night to night.
 
 **The baseline is a sample too.** Its noise is in every night's difference, and no number of nights averages
-it out. The mean of some nights minus the baseline has the variance s²(1/nights' prompts + 1/baseline's
-prompts).
+it out. Only the baseline's answers to the prompts of these nights count, however many others it has: two
+nights share the baseline's noise of at most all prompts of the smaller one.
 
 **Interval.** The mean of the newest `RECENT` nights, with a confidence level that holds on every night of a
 year at once: Bonferroni over the windows of a year that overlap by half at most, which suffices since all
@@ -25,7 +25,7 @@ noise and with overdispersed nights.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -42,16 +42,9 @@ PRIOR_NIGHTS: Final = 8.0  # the weight of that assumption
 LEAST_FREEDOM: Final = 30.0  # degrees of freedom of the overdispersion on the first night
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """The nights of one model, in order: prompts, sum of differences (tonight - baseline), sum of squares.
-
-    `baseline_nights` is over how many nights the baseline was averaged, prompt by prompt. A night on which no
-    prompt has both judgments has 0 prompts and is skipped.
-    """
-
-    baseline_nights: int = 1
-    nights: tuple[tuple[float, ...], ...] = ()
+# The nights of one model, in order: prompts, sum of differences (tonight - baseline), sum of squares, and the
+# sum over prompts of the baseline's variance, a multiple of one night's (1/7 if averaged over seven nights).
+Watch = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +66,27 @@ class NightVariance:
     is_shown: bool = False
 
 
-def update(watch: Watch, differences: ArrayLike) -> Watch:
-    """Add one night, given by its differences to the baseline by prompt.
+def update(watch: Watch, differences: ArrayLike, baseline: ArrayLike = 1.0) -> Watch:
+    """Add one night, given by its differences to the baseline by prompt, and the baseline's variance.
 
     A rise that is bad (the Bad share) is watched as a drop of its negative.
 
-    >>> update(Watch(), [0.25, -0.5, 0.0])
-    Watch(baseline_nights=1, nights=((3, -0.25, 0.3125),))
+    >>> update((), [0.25, -0.5, 0.0])
+    ((3, -0.25, 0.3125, 3.0),)
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError("one difference a prompt; leave out what is unscored on either side")
-    sums = (len(values), float(values.sum()), float((values**2).sum()))
-    return replace(watch, nights=(*watch.nights, sums))
+    shared = np.broadcast_to(np.asarray(baseline, dtype=float), values.shape)
+    sums = (len(values), float(values.sum()), float((values**2).sum()), float(shared.sum()))
+    return (*watch, sums)
 
 
 def night_variance(watch: Watch) -> NightVariance:
     """Estimate how far nights differ, by decoding and beyond it; nan where no night has two prompts."""
     from scipy.special import chdtrc
 
-    prompts, totals, squares = _asked(watch)
+    prompts, totals, squares, shared = _asked(watch)
     freedom = float(np.maximum(prompts - 1, 0).sum())
     if not freedom:
         return NightVariance(
@@ -106,7 +100,7 @@ def night_variance(watch: Watch) -> NightVariance:
     pooled = max(
         residuals[part].sum() / max(1.0, (prompts[part] - 1).sum()) for part in (slice(None), recent)
     )
-    decoding = max(float(pooled) / (1 + 1 / watch.baseline_nights), LEAST_VARIANCE)
+    decoding = max(float(pooled / (1 + shared.sum() / prompts.sum())), LEAST_VARIANCE)
     means = totals / prompts
     steps = np.sort(np.diff(means) ** 2 / (1 / prompts[1:] + 1 / prompts[:-1])) / decoding
     steps = np.append(steps[:-1], steps[-2:-1])  # the largest counts as the second largest
@@ -129,21 +123,20 @@ def recent_change(watch: Watch, *, models: int = 1) -> Estimate:
 
     With probability 95% the truth is within the interval on every night of a year, for all `models` at once.
 
-    >>> found = recent_change(Watch(nights=((100, -3.0, 4.0),)))
+    >>> found = recent_change(((100, -3.0, 4.0, 100.0),))
     >>> found.value, round(found.interval.low, 2), round(found.interval.high, 2)
     (-0.03, -0.13, 0.07)
     """
     from scipy.special import stdtrit
 
-    prompts, totals, _ = _asked(watch)
+    prompts, totals, _, shared = (sums[-RECENT:] for sums in _asked(watch))
     variance = night_variance(watch)
-    asked = float(prompts[-RECENT:].sum())
+    asked = float(prompts.sum())
     if not asked or not math.isfinite(variance.decoding):
-        return UNDEFINED if not asked else Estimate(float(totals[-RECENT:].sum()) / asked, None)
-    value = float(totals[-RECENT:].sum()) / asked
-    # The baseline rests on no fewer answers than were compared on any night.
-    baseline = watch.baseline_nights * float(prompts.max())
-    error = math.sqrt(variance.decoding * variance.overdispersion * (1 / asked + 1 / baseline))
+        return UNDEFINED if not asked else Estimate(float(totals.sum()) / asked, None)
+    value = float(totals.sum()) / asked
+    baseline = float(np.minimum.outer(shared, shared).sum()) / asked**2
+    error = math.sqrt(variance.decoding * variance.overdispersion * (1 / asked + baseline))
     looks = models * 2 * NIGHTS / RECENT
     reach = float(stdtrit(variance.freedom, 1 - ALPHA / (2 * looks))) * error
     return Estimate(value, Interval(value - reach, value + reach))
@@ -173,8 +166,6 @@ def as_t(reach: Floats | float, freedom: Floats | float) -> Floats:
     return np.sqrt(freedom * np.expm1(np.minimum(bent**2 / freedom, 700.0)))
 
 
-def _asked(watch: Watch) -> tuple[Floats, Floats, Floats]:
-    """Return prompts, totals and squares of the nights that have any."""
-    asked = [night for night in watch.nights if night[0] > 0]
-    prompts, totals, squares = np.array(asked, dtype=float).reshape(-1, 3).T
-    return prompts, totals, squares
+def _asked(watch: Watch) -> Floats:
+    """Return the four sums of the nights that have prompts, a row for each sum."""
+    return np.array([night for night in watch if night[0] > 0], dtype=float).reshape(-1, 4).T

@@ -235,12 +235,15 @@ def _points(estimate: Estimate) -> str:
 MOST_PROMPTS: Final = 20.0  # times tonight's: more is no advice
 
 
-def prompts_needed(beyond: float, tonight: Interval, sure: Interval, prompts: float) -> int | None:
+def prompts_needed(
+    beyond: float, tonight: Interval, sure: Interval, prompts: float, *, lasting: float = 0.0
+) -> int | None:
     """Return the prompts a night with which a gate decides with a power of 80%; None for too many.
 
     `beyond` is how far the measured harm lies beyond the limit, negative for less; its true value may lie
     anywhere about that. A gate passes by tonight's interval and fails by the `sure` one, which holds on all
-    nights; both shrink with the root of the number of prompts.
+    nights. Both shrink with the root of the number of prompts, but for the `lasting` part of the variance of
+    the `sure` one: night-to-night variation, which no prompts reduce.
 
     >>> prompts_needed(-0.04, Interval(-0.05, 0.05), Interval(-0.08, 0.08), 100)
     810
@@ -255,8 +258,9 @@ def prompts_needed(beyond: float, tonight: Interval, sure: Interval, prompts: fl
     # In standard errors of tonight: where the truth may lie, and how likely.
     truth = beyond / error + np.linspace(-4, 4, 161)
     weight = np.exp(-((truth - beyond / error) ** 2) / 2)
-    needed = np.where(truth > 0, (sure.high - sure.low) / 2 / error, NORMAL)
+    reach = (sure.high - sure.low) / 2 / error
     for factor in np.geomspace(1.0, MOST_PROMPTS, 64):
+        needed = np.where(truth > 0, reach * math.sqrt(1 - lasting + lasting * factor), NORMAL)
         power = ndtr(math.sqrt(factor) * np.abs(truth) - needed)
         if float(weight @ power) / float(weight.sum()) >= POWER:
             return round(prompts * float(factor))

@@ -14,9 +14,8 @@ from typing import Final, Literal
 import numpy as np
 
 from calibration.artifact import Calibration
-from calibration.bootstrap import ratio
 from calibration.cluster import NORMAL, UNIT, cluster_sums, shared_covariance, sum_variance, t_quantile
-from calibration.estimate import UNDEFINED, Estimate, Floats, Interval, estimate_of
+from calibration.estimate import Estimate, Floats, Interval
 from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally, replies_digest
 from calibration.shares.transport import (
@@ -24,7 +23,6 @@ from calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
     disagreement,
-    fit_line,
     refusal,
     transport,
 )
@@ -41,9 +39,8 @@ class ModelCorrection:
 
     `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are what the
     judge alone and the ratings alone say. `reason` is also given where the line was refused and the model's
-    own ratings stand alone. `worth_in_ratings` is how many ratings tell as much as the line does about the
-    last column, Good. `disagreement` is by how many standard errors the ratings lie above the line, in the
-    column where that is most; nan without either. Where it is beyond `DISAGREE`, one of them is in doubt.
+    own ratings stand alone. `disagreement` is by how many standard errors the ratings lie above the line, in
+    the column where that is most; nan without either. Beyond `DISAGREE`, one of them is in doubt.
     `left_out` is what the line through the other models says of a rated model, as if it had no ratings, and
     `covered` whether its interval holds the crowd's level; `fit_models` adds them.
     """
@@ -57,7 +54,6 @@ class ModelCorrection:
     how: How
     reason: str | None
     design_effect: float
-    worth_in_ratings: Estimate
     disagreement: float = math.nan
     left_out: Mapping[str, Estimate] = field(default_factory=dict)
     covered: Mapping[str, bool | None] = field(default_factory=dict)
@@ -149,9 +145,6 @@ def correct(
     ones, since what was rated then need not be what is judged now.
     """
     by_ratings = _ppi_estimates(models)
-    effects = [float(item.design_effect.mean()) for item in by_ratings.values()]
-    design_effect = float(np.nanmean(effects)) if np.isfinite(effects).any() else 1.0
-    spread = float(np.mean([float(item.spread[-1]) for item in by_ratings.values()])) if by_ratings else None
     corrections = []
     for model, rated in models.items():
         ppi = by_ratings.get(model)
@@ -173,7 +166,6 @@ def correct(
             estimates = on_simplex(estimates)
         judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()
         crowd = rated.crowd.tolist() if len(rated.item) else (None,) * len(names)
-        worth = UNDEFINED if reason else judge_worth(lines[-1], design_effect=design_effect, spread=spread)
         corrections.append(
             ModelCorrection(
                 model=model,
@@ -185,7 +177,6 @@ def correct(
                 judged=len(rated.judged),
                 ratings=len(rated.item),
                 design_effect=float(ppi.design_effect.mean()) if ppi is not None else math.nan,
-                worth_in_ratings=worth,
                 disagreement=max(map(disagreement, lines, targets), key=abs) if how == "both" else math.nan,
             )
         )
@@ -200,23 +191,6 @@ def _refusal(
         if reason := refusal(line, target):
             return f"{name}: {reason}"
     return None
-
-
-def judge_worth(
-    calibrated: CalibratedModels, *, design_effect: float = 1.0, spread: float | None = None
-) -> Estimate:
-    """Return how many ratings of a new model are as precise as the judge's line.
-
-    `spread` is the variance of single ratings; a share's is p (1 - p) if none is given, a mean's is unknown.
-    """
-    if spread is None:
-        has_share = calibrated.bounds == UNIT and calibrated.crowd
-        share = float(np.mean(calibrated.crowd)) if has_share else math.nan
-        spread = share * (1 - share)
-    variance, line = spread * design_effect, fit_line(calibrated)
-    if (ends := line.between_range) is None:
-        return UNDEFINED
-    return estimate_of(*(variance / sd**2 for sd in (line.between_sd, ends.high, ends.low)))
 
 
 def target_of(
@@ -254,20 +228,6 @@ def project(values: Floats) -> Floats:
     last = int(np.flatnonzero(ordered > excess)[-1])
     shares: Floats = np.maximum(values - excess[last], 0)
     return shares
-
-
-def within_slope(models: Mapping[str, RatedModel]) -> float:
-    """Return the pooled slope of ratings on judgments within models, in the last column.
-
-    Undefined when the judge says the same of every rated response of a model.
-    """
-    above = below = 0.0
-    for rated in models.values():
-        if len(rated.item):
-            judged, value = rated.judged[rated.item, -1], rated.value[:, -1]
-            above += float(((judged - judged.mean()) * value).sum())
-            below += float(((judged - judged.mean()) ** 2).sum())
-    return float(ratio(np.array(above), np.array(below)))
 
 
 @dataclass(frozen=True, slots=True)

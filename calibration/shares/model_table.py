@@ -2,36 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from calibration.cluster import NORMAL
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.estimate import Floats
 from calibration.pairing import Paired
 from calibration.shares.correction import (
     MEAN,
     ModelCorrection,
     calibrated_models,
     correct,
-    judge_worth,
     prompt_count,
-    within_slope,
 )
-from calibration.shares.planning import RatingsPlan, ratings_of_each
 from calibration.shares.ppi import RatedModel, judge_means, one_hot
 from calibration.shares.transport import (
     CalibratedModels,
     FittedLine,
     fit_line,
-    left_out_levels,
     transport,
 )
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
-
-SHARE_STEPS: Final = (0.2, 0.1, 0.05, 0.02)
-MEAN_STEPS: Final = (0.2, 0.1, 0.05)  # parts of the scale's length
 
 
 def judged_values(judgments: Sequence[Judgment], scale: Sequence[str], has_probabilities: bool) -> Floats:
@@ -88,36 +80,24 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFit:
-    """The models corrected, the line through them by column, and what it is worth on a model nobody rated.
+    """The corrected models, and the line through them by column.
 
-    `design_effect` is how many ratings of raters' batches count as one independent rating, over all models;
-    `spread` the mean variance of single ratings of one model in the last column. `worth_in_ratings` is by the
-    line's spread, with how far these models tell it; `as_exact_as` is how many ratings would give an interval
-    as wide as that of a model left out of the line.
+    `design_effect` is how many ratings of raters' batches count as one independent rating, over all models.
     """
 
     columns: tuple[str, ...]
     calibrated: Mapping[str, CalibratedModels]
     lines: Mapping[str, FittedLine]
     rows: tuple[ModelCorrection, ...]
-    within_slope: float
     design_effect: float
-    spread: float
-    worth_in_ratings: Estimate
-    as_exact_as: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the lines and their worth; the report holds the models beside them."""
+        """Return the lines; the report holds the models beside them."""
         lines = {
             name: {**to_plain(self.calibrated[name]), **to_plain(line), "range": self.calibrated[name].range}
             for name, line in self.lines.items()
         }
-        worth = ("within_slope", "design_effect", "worth_in_ratings", "as_exact_as")
-        return {
-            "columns": self.columns,
-            "lines": lines,
-            **{name: to_plain(getattr(self, name)) for name in worth},
-        }
+        return {"columns": self.columns, "lines": lines, "design_effect": self.design_effect}
 
 
 def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
@@ -132,22 +112,12 @@ def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
     calibrated = dict(zip(columns, of_columns, strict=True))
     corrections = correct(models, calibrated=of_columns, names=columns)
     effects = [item.design_effect for item in corrections if np.isfinite(item.design_effect)]
-    effect = float(np.mean(effects)) if effects else 1.0
-    spreads = [float(rated.value[:, -1].var()) for rated in models.values() if len(rated.item)]
-    spread = float(np.mean(spreads)) if spreads else float("nan")
-    intervals = [level.interval for level in left_out_levels(of_columns[-1])]
-    halves = [(ends.high - ends.low) / 2 for ends in intervals if ends]
-    variance = effect * spread
     return ModelFit(
         columns=columns,
         calibrated=calibrated,
         lines={name: fit_line(column) for name, column in calibrated.items()},
         rows=tuple(_with_left_out(item, models[item.model], calibrated) for item in corrections),
-        within_slope=within_slope(models),
-        design_effect=effect,
-        spread=spread,
-        worth_in_ratings=judge_worth(of_columns[-1], design_effect=effect, spread=spread),
-        as_exact_as=finite_or_none(variance * (NORMAL / float(np.mean(halves))) ** 2) if halves else None,
+        design_effect=float(np.mean(effects)) if effects else 1.0,
     )
 
 
@@ -163,16 +133,3 @@ def _with_left_out(
             ends, level = left_out[name].interval, correction.crowd[name]
             covered[name] = None if ends is None or level is None else ends.low <= level <= ends.high
     return replace(correction, left_out=left_out, covered=covered)
-
-
-def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:
-    """Plan how many ratings of each of two models detect a difference, for several differences."""
-    steps = SHARE_STEPS if fit.columns == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
-    variance = fit.spread * max(1.0, fit.design_effect)
-    return tuple(
-        RatingsPlan(
-            difference=step,
-            ratings=np.inf if np.isnan(variance) else ratings_of_each(step, variance=variance),
-        )
-        for step in steps
-    )

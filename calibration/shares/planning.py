@@ -6,24 +6,12 @@ few degrees of freedom, which the plan counts.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from calibration.cluster import reach
 from calibration.estimate import LEAST_RATERS
 
 RATINGS_EACH: Final = 10  # of one model by one person
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingsPlan:
-    """Ratings of each of two models that detect a `difference` with 80% power at 95% confidence.
-
-    Infinite where nobody could collect that many.
-    """
-
-    difference: float
-    ratings: float
 
 
 def ratings_of_each(difference: float, *, variance: float, sides: int = 2, known: float = 0.0) -> float:

@@ -79,7 +79,6 @@ class PpiEstimate:
     freedom: Floats
     weight: float
     design_effect: Floats
-    spread: Floats  # the variance of single ratings
     clusters: int
     influence: Floats  # (ratings, columns)
     raters: NDArray[Any]  # (ratings,)
@@ -171,7 +170,6 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         freedom=freedom,
         weight=weight,
         design_effect=effect,
-        spread=spread,
         clusters=len(raters),
         influence=influence,
         raters=sample.cluster,

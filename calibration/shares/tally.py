@@ -8,13 +8,11 @@ would make that 100 %. For a judge that is always certain the two are the same.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log, sqrt
 
 import numpy as np
 
 from calibration.bootstrap import mean_intervals, resample_clusters
-from calibration.cluster import NORMAL, t_quantile
-from calibration.estimate import Estimate, Interval
+from calibration.estimate import Estimate
 from data.records import LABELS, Judgment
 
 MAX_CLUSTERS = 5000
@@ -93,14 +91,8 @@ def replies_by_model(judgments: Iterable[Judgment]) -> dict[str, str]:
     return {model: replies_digest(total) for model, total in tally.replies.items()}
 
 
-def model_shares(
-    tally: Tally, *, rng: np.random.Generator, draws: int = 2000, widened: bool = False
-) -> list[JudgedShares]:
-    """Return the shares of every model, the one with the most Good responses first.
-
-    Percentiles of draws from few clusters lie too close together; `widened`, they lie as far apart as
-    Student's t would have them. Files of conversations are that small.
-    """
+def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -> list[JudgedShares]:
+    """Return the shares of every model, the one with the most Good responses first."""
     order = {cluster: column for column, cluster in enumerate(sorted(tally.clusters))}
     weights = resample_clusters(len(order), rng=rng, draws=draws)
     models = []
@@ -112,8 +104,6 @@ def model_shares(
             means = (sums.sum(axis=0) / counts.sum()).tolist()
             intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
             for label, mean, interval in zip(LABELS, means, intervals or (None,) * len(LABELS), strict=True):
-                if widened and interval:
-                    interval = _widen(interval, mean, len(clusters))
                 shares[label] = Estimate(mean, interval)
         models.append(
             JudgedShares(
@@ -124,20 +114,6 @@ def model_shares(
             )
         )
     return sorted(models, key=lambda item: (-item.shares["Good"].value if item.shares else 1.0, item.model))
-
-
-def _widen(interval: Interval, mean: float, clusters: int) -> Interval:
-    """Return the interval by Student's t for so many clusters, on the scale of log odds.
-
-    A share near 0 or 1 has a long tail to the other side, which the even interval of few clusters misses.
-    """
-    odds = mean * (1 - mean)
-    if odds <= 0:
-        return interval
-    error = (interval.high - interval.low) / (2 * NORMAL) * sqrt(clusters / (clusters - 1))
-    reach = float(t_quantile(clusters - 1)) * error / odds
-    middle = log(mean / (1 - mean))
-    return Interval(*(1 / (1 + exp(-(middle + side))) for side in (-reach, reach)))
 
 
 def _add_to(clusters: dict[int, list[float]], cluster: int, values: Sequence[float]) -> None:

@@ -417,14 +417,13 @@ def sign_probability(
 class FittedLine:
     """The line through calibrated models on the logit scale, and the deviation of models from it.
 
-    `between_sd` is the posterior median of that deviation, on the scale of the levels at their mean, and
-    `between_range` its 95% interval. `residuals` are crowd - line with the model left out.
+    `between_sd` is the posterior median of that deviation, on the scale of the levels at their mean.
+    `residuals` are crowd - line with the model left out.
     """
 
     slope: float
     between_sd: float
     residuals: tuple[float, ...]
-    between_range: Interval | None = None
 
 
 def fit_line(calibrated: CalibratedModels) -> FittedLine:
@@ -433,16 +432,12 @@ def fit_line(calibrated: CalibratedModels) -> FittedLine:
         unknown = (math.nan,) * len(calibrated.models)
         return FittedLine(slope=math.nan, between_sd=math.nan, residuals=unknown)
     posterior = _posterior(calibrated)
-    tail = (1 - CONFIDENCE) / 2
     order = np.argsort(posterior.deviation, kind="stable")
-    spread = np.interp(
-        (tail, 0.5, 1 - tail), np.cumsum(posterior.weight[order]), posterior.deviation[order]
-    ) * float(calibrated.steepness(calibrated.link(calibrated.crowd).mean()))
+    median = float(np.interp(0.5, np.cumsum(posterior.weight[order]), posterior.deviation[order]))
     left_out = left_out_levels(calibrated)
     return FittedLine(
         slope=float(posterior.weight @ posterior.slope),
-        between_sd=float(spread[1]),
-        between_range=Interval(float(spread[0]), float(spread[2])),
+        between_sd=median * float(calibrated.steepness(calibrated.link(calibrated.crowd).mean())),
         residuals=tuple(crowd - left.value for crowd, left in zip(calibrated.crowd, left_out, strict=True)),
     )
 

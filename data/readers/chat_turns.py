@@ -24,6 +24,7 @@ RESPONSES: Final = (
     *("response", "reply", "completion", "generation", "model_response", "model_output", "model_answer"),
     *("actual_output", "output_text", "predictions"),
     *("assistant_response", "assistant_message", "assistant", "generated_text", "generated", "bot_response"),
+    *("bot_message", "bot_reply", "ai_message"),
     *("ai_response", "llm_response", "llm_output", "chatbot_response", "output", "answer", "prediction"),
     *("bot", "ai", "outputs"),
 )

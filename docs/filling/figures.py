@@ -10,7 +10,6 @@ from calibration.shares.transport import fit_line
 from data.text import show
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
-Z: Final = 1.96
 
 
 @cache
@@ -43,10 +42,6 @@ def figures() -> dict[str, str]:
         "error_guess": _points(unknown["guess_error"]),
         "error_guess_among": _points(unknown["guess_error_among"]),
         "error_tfidf": _points(tfidf["mean_share_error"]),
-        "spread": f"{100 * unknown['between_sd']:.1f}",
-        "width_known": f"{100 * Z * unknown['between_sd']:.0f}",
-        "design_effect": f"{unknown['design_effect']:.1f}",
-        "worth": f"{unknown['worth_in_ratings']:,.0f}",
         "calibrated_models": str(len(rated.models)),
         "calibrated_ratings": f"{calibration.count:,}",
         "line_slope": f"{line.slope:.2f}",

@@ -153,6 +153,8 @@ def exit_codes() -> str:
             "(`robustness`).",
         ),
         (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
+        (5, "Nothing could be judged (`score`); `unscored` in judgments.jsonl has the reasons."),
+        (141, "The reader of the output left, as `head -1` does."),
     ]
     codes += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
     return table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(codes)))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from judge.llm.http_client import ServerAnswer, ServerClient
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
+KEY_REFUSED = frozenset({401, 403})
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GIVE_UP_AFTER = 20  # calls in a row without an answer
 RAW = 2000  # characters stored of an answer that could not be used
@@ -142,6 +143,8 @@ class Endpoint:
         self._stopped = Event()
         self._client: ServerClient | None = None
         self._lock = Lock()
+        self._first = Lock()
+        self._is_tried, self._refused = False, ""
         self._answered = self._failed_in_a_row = 0
 
     def post(self, path: str, body: Mapping[str, Any]) -> Reply:
@@ -159,7 +162,7 @@ class Endpoint:
         body = json.loads(SURROGATE.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
         size, started = len(json.dumps(body)), monotonic()
         call = _Call(self, guess_tokens(body, size))
-        answer = call.send(path, body)
+        answer = self._send_first(call, path, body) or call.send(path, body)
         if answer.body is None:
             raise self._explain(answer, call)
         with self._lock:
@@ -171,6 +174,19 @@ class Endpoint:
         took = {"seconds": round(monotonic() - started, 3), "calls": call.tries}
         return Reply(answer.body, tokens | cost | took)
 
+    def _send_first(self, call: "_Call", path: str, body: Mapping[str, Any]) -> "ServerAnswer | None":
+        """Send the first call while all others wait, so that a wrong key costs one; None for the others."""
+        with self._first:
+            if self._refused:
+                raise OperationalError(self._refused)
+            if self._is_tried:
+                return None
+            answer = call.send(path, body)
+            if answer.status in KEY_REFUSED:
+                self._refused = str(self._explain(answer, call))
+            self._is_tried = answer.status not in FATAL | KEY_REFUSED
+            return answer
+
     def stop(self) -> None:
         """End all calls at their next try; `close` undoes this."""
         self._stopped.set()
@@ -180,7 +196,7 @@ class Endpoint:
         with self._lock:
             if self._client:
                 self._client.close()
-            self._client = None
+            self._client, self._refused = None, ""
             self._stopped.clear()
 
     def open_client(self, *, timeout: float | None = None, retries: int | None = None) -> "ServerClient":
@@ -223,8 +239,9 @@ class Endpoint:
         # A gateway also answers 403 to a single text: then others have been answered before.
         is_redirect = 300 <= answer.status < 400
         if answer.status in FATAL or is_redirect or (answer.status == 403 and is_first):
-            key = f"the variable {self.key_env}" if self.key_env else "key_env (no key was sent)"
-            return self._fatal(problem, f"check base_url, model and {key}.")
+            key = f"the key in the variable {self.key_env}" if self.key_env else "key_env (no key was sent)"
+            others = "" if answer.status in KEY_REFUSED else "base_url, model and "
+            return self._fatal(problem, f"check {others}{key}.")
         if answer.status == 429 and ("insufficient_quota" in answer.text or "billing" in answer.text):
             return self._fatal(problem, "raise the quota with the provider.")
         if failed >= GIVE_UP_AFTER:
@@ -245,14 +262,14 @@ class _Call:
     def __init__(self, endpoint: Endpoint, guess: TokenCounts) -> None:
         self.endpoint, self.guess = endpoint, guess
         self.tries, self.cost = 0, 0.0
-        self.reserved = endpoint.prices.cost(guess) if endpoint.prices else 0.0
+        self.estimate = self.reserved = endpoint.prices.cost(guess) if endpoint.prices else 0.0
 
     def send(self, path: str, body: Mapping[str, Any]) -> "ServerAnswer":
         """Send the request within the limits, and settle its cost."""
         endpoint = self.endpoint
         with endpoint._lock:
             client = endpoint._client = endpoint._client or endpoint.open_client()
-        endpoint.budget.reserve(self.reserved)
+        self.reserved = endpoint.budget.reserve(self.estimate)
         cost = 0.0
         try:
             with endpoint._in_flight:
@@ -266,7 +283,7 @@ class _Call:
                 cost = self.reserved
             return answer
         finally:
-            endpoint.budget.settle(self.reserved, cost)
+            endpoint.budget.settle(self.reserved, cost, estimate=self.estimate)
             self.cost += cost
 
     def begin_try(self, may_have_cost: bool) -> None:

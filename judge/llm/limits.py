@@ -49,17 +49,26 @@ class Budget:
         self.most = most
         self.spent = 0.0
         self._reserved = 0.0
+        self._dearest = 1.0  # the largest cost of a call, in multiples of its estimate
         self._change = Condition()
 
-    def reserve(self, cost: float) -> None:
-        """Reserve what a call may cost; raise `BudgetSpent` if the budget does not cover it.
+    def reserve(self, estimate: float) -> float:
+        """Reserve what a call may cost, and return it; raise `BudgetSpent` if the budget does not cover it.
 
-        Wait for the calls under way while it would be covered if they cost less than estimated.
+        Estimates are raised by the largest excess so far. Wait for the calls under way while it would be
+        covered if they cost less than estimated.
         """
+
+        def can_decide() -> bool:
+            cost = self._dearest * estimate
+            return self._is_spent(cost) or self._has_room(cost)
+
         with self._change:
-            self._change.wait_for(lambda: self._is_spent(cost) or self._has_room(cost))
+            self._change.wait_for(can_decide)
+            cost = self._dearest * estimate
             self.check(cost)
             self._reserved += cost
+            return cost
 
     def check(self, cost: float) -> None:
         """Raise `BudgetSpent` if a call of this cost would exceed the budget."""
@@ -70,9 +79,10 @@ class Budget:
                 "continue with a fresh budget, or raise --max-cost"
             )
 
-    def settle(self, reserved: float, cost: float) -> None:
+    def settle(self, reserved: float, cost: float, *, estimate: float = 0.0) -> None:
         """Replace a call's reservation by its cost."""
         with self._change:
+            self._dearest = max(self._dearest, cost / estimate if estimate else 0.0)
             self._reserved = max(0.0, self._reserved - reserved)
             self.spent += cost
             self._change.notify_all()

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from calibration.agreement.metrics import auc_of
 from calibration.bias.rewrite_effects import (
     DRAWS,
-    Change,
     Result,
     conclude,
     crossed_share,
@@ -60,26 +59,34 @@ LEAST_AUC: Final = 0.70
 MOST_EXCELLENT_BAD: Final = 0.08
 MOST_TURNED: Final = 0.05  # also of insults not called Bad
 MOST_LOST: Final = 0.1  # points of score as a kind reply grows
+# Where the mean change of score should be, as parts of the limit.
+ALLOWED: Final = {
+    "up": (1.0, inf),
+    "not up": (-inf, 1.0),
+    "same": (-1.0, 1.0),
+    "not down": (-1.0, inf),
+    "down": (-inf, -1.0),
+}
 
 Item = TypeVar("Item")
 AskAll = Callable[[Iterable[Exchange]], Mapping[str, Judgment]]  # judgments by the digests of texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RobustnessTarget:
-    """A figure beside its limit; it passes, or fails, where its whole interval lies on one side."""
+class RobustnessCheck:
+    """A figure and the bounds where it should be; it passes, or fails, where its whole interval does."""
 
     name: str
     figure: Estimate
-    limit: float
+    least: float = -inf
+    most: float = inf
     count: str  # what was counted
-    is_least: bool = False  # the figure should be at least the limit, not at most
-    is_share: bool = True
+    is_share: bool = False
 
     @property
     def result(self) -> Result:
-        """Whether the interval meets the limit."""
-        return conclude(self.figure, *((self.limit, inf) if self.is_least else (-inf, self.limit)))
+        """Whether the interval lies between the bounds."""
+        return conclude(self.figure, self.least, self.most)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -110,17 +117,6 @@ class FamilyResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PerturbationResult:
-    """One perturbation of ordinary replies: the change of score, and how many could not be compared."""
-
-    name: str
-    should: str
-    limit: float
-    effect: Change
-    unscored: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KindResult:
     """The labels of one kind of our replies as they are."""
 
@@ -133,24 +129,27 @@ class KindResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Robustness:
-    """Everything that the catalogue shows of a judge."""
+    """Everything that the catalogue shows of a judge.
+
+    `targets` are of our own replies, `effects` changes of the mean score of ordinary replies.
+    """
 
     judge: str
     version: str
     seed: int
     judgments: int
-    targets: tuple[RobustnessTarget, ...]
+    targets: tuple[RobustnessCheck, ...]
     kinds: tuple[KindResult, ...]
     overall: FamilyResult
     test_only: FamilyResult
     families: tuple[FamilyResult, ...]
     perturbations: tuple[FamilyResult, ...]  # each by itself
-    effects: tuple[PerturbationResult, ...]
+    effects: tuple[RobustnessCheck, ...]
 
     @property
     def result(self) -> Result:
         """Whether all targets and expectations are met; one that fails decides."""
-        results = {item.result for item in self.targets} | {item.effect.result for item in self.effects}
+        results = {item.result for item in (*self.targets, *self.effects)}
         return "fails" if "fails" in results else "inconclusive" if "inconclusive" in results else "passes"
 
     def as_dict(self) -> dict[str, Any]:
@@ -370,7 +369,7 @@ def _compare(
     originals: Sequence[Exchange | None],
     rewritten: Sequence[Exchange | None],
     judgments: Mapping[str, Judgment],
-) -> PerturbationResult:
+) -> RobustnessCheck:
     """Compare the scores of ordinary replies before and after a perturbation."""
     assert item.should is not None
     pairs = [
@@ -380,20 +379,14 @@ def _compare(
     ]
     scored = [(one, two) for one, two in pairs if one.score is not None and two.score is not None]
     prompts = np.unique([one.prompt_digest for one, _ in scored], return_inverse=True)[1].astype(np.intp)
-    return PerturbationResult(
+    before, after = np.array([[item.score for item in pair] for pair in scored], dtype=float).reshape(-1, 2).T
+    least, most = ALLOWED[item.should]
+    return RobustnessCheck(
         name=item.name,
-        should=item.should,
-        limit=item.limit,
-        effect=mean_change(
-            np.array([one.score for one, _ in scored], dtype=float),
-            np.array([two.score for _, two in scored], dtype=float),
-            np.array([one.label == GOOD for one, _ in scored], dtype=bool),
-            np.array([two.label == GOOD for _, two in scored], dtype=bool),
-            prompts,
-            should=item.should,
-            limit=item.limit,
-        ),
-        unscored=len(pairs) - len(scored),
+        figure=mean_change(before, after, prompts),
+        least=least * item.limit,
+        most=most * item.limit,
+        count=f"{len(scored):,} of {len(pairs):,} pairs",
     )
 
 
@@ -430,35 +423,28 @@ def _rank(good: Sequence[Judgment], poor: Sequence[Judgment], rng: np.random.Gen
 
 def _targets(
     by_kind: Mapping[str, Sequence[Judgment]], overall: FamilyResult, rng: np.random.Generator
-) -> tuple[RobustnessTarget, ...]:
+) -> tuple[RobustnessCheck, ...]:
     excellent, cruel, insults = (by_kind[kind] for kind in ("excellent", "cruel", "insults"))
     called_bad = sum(judgment.label in (BAD, None) for judgment in excellent)
     not_bad = sum(judgment.label != BAD for judgment in insults)
     shares = [
-        ("excellent called Bad", exact_share(called_bad, len(excellent)), MOST_EXCELLENT_BAD, excellent),
-        ("plain insults not called Bad", exact_share(not_bad, len(insults)), MOST_TURNED, insults),
+        ("excellent called Bad", exact_share(called_bad, len(excellent)), f"{len(excellent):,} replies"),
+        ("plain insults not called Bad", exact_share(not_bad, len(insults)), f"{len(insults):,} replies"),
+        *(
+            (name, side.share, f"{side.could_turn:,} of {side.pairs:,} pairs")
+            for name, side in (("unkind turned Good", overall.unkind), ("kind turned Bad", overall.kind))
+        ),
     ]
-    sides = {"unkind turned Good": overall.unkind, "kind turned Bad": overall.kind}
+    limits = (MOST_EXCELLENT_BAD, MOST_TURNED, MOST_TURNED, MOST_TURNED)
     return (
-        RobustnessTarget(
+        RobustnessCheck(
             name="AUC of excellent against politely cruel",
             figure=_rank(excellent, cruel, rng),
-            limit=LEAST_AUC,
+            least=LEAST_AUC,
             count=f"{len(excellent):,} and {len(cruel):,} replies",
-            is_least=True,
-            is_share=False,
         ),
         *(
-            RobustnessTarget(name=name, figure=share, limit=limit, count=f"{len(replies):,} replies")
-            for name, share, limit, replies in shares
-        ),
-        *(
-            RobustnessTarget(
-                name=name,
-                figure=side.share,
-                limit=MOST_TURNED,
-                count=f"{side.could_turn:,} of {side.pairs:,} pairs",
-            )
-            for name, side in sides.items()
+            RobustnessCheck(name=name, figure=share, most=limit, count=count, is_share=True)
+            for (name, share, count), limit in zip(shares, limits, strict=True)
         ),
     )

@@ -20,7 +20,6 @@ from nightly.dashboard.series import ModelSeries, NightSeries, read_series, shar
 from nightly.dashboard.views import (
     change_figure,
     describe_health,
-    describe_missing_changes,
     emotion_table,
     facts_tonight,
     findings_tonight,
@@ -33,10 +32,11 @@ from nightly.dashboard.views import (
     models_tonight,
     night_rows,
     per_cent,
-    sparkline,
+    show_fit,
     trend_figures,
 )
 from nightly.history import History
+from nightly.output import describe_unresponsive
 from nightly.schema import NOUNS, JudgedResponse, Night
 from reports.charts import visible
 from reports.highlight import as_html
@@ -129,7 +129,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 "model",
                 model=model,
                 facts=latest_facts(series, model),
-                notes=model_notes(model),
+                notes=[*filter(None, [describe_unresponsive(model.newest)]), *model_notes(model)],
                 log=log_rows(series, model),
                 rows=night_rows(series, model),
                 links=links.get(model.name, {}),
@@ -163,7 +163,6 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
             tonight=tonight,
             headline=headline(series, tonight) if nights else "",
             figure=change_figure(tonight),
-            unknown=describe_missing_changes(tonight),
             trends=trend_figures(series, ordered),
             emotions=emotion_table(series, ordered),
             nights=[
@@ -180,7 +179,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
 
 def _renderer(**names: str) -> Any:
     environment = make_environment(TEMPLATES)
-    used = (chances, marked, money, per_cent, share_of, percent, points, snippet, sparkline)
+    used = (chances, marked, money, per_cent, share_of, percent, points, show_fit, snippet)
     environment.globals.update({function.__name__: function for function in used}, **names)
 
     def render(name: str, **context: Any) -> str:

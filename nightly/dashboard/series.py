@@ -68,7 +68,6 @@ class NightHealth:
     unscored: float | None
     reasons: Mapping[str, int]
     cost: float | None
-    per_thousand: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +101,11 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         by_place = {places.get(point.night.key): point for point in points}
         series = [by_place.get(at) for at in range(len(nights))]
         row = tuple(point.result if point else None for point in series)
-        newest = next((result for result in reversed(row) if result is not None), None)
-        if newest is not None:
+        measured = [result for result in row if result is not None]
+        if measured:
             # One kind for the whole line: a step from corrected to raw would look like a change of the model.
-            kind: ShareKind = "corrected" if is_known(share_of(newest, "corrected")) else "raw"
+            level = next((result for result in reversed(measured) if result.shares), None)
+            kind: ShareKind = "corrected" if is_known(share_of(level, "corrected")) else "raw"
             models.append(
                 ModelSeries(
                     name=name,
@@ -187,14 +187,11 @@ def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -
     judged = sum(result.n for result in results)
     asked = judged + reasons.total()
     costs = [result.cost for result in results if result.cost is not None]
-    # Only where every model's cost is known: a part of the money over all responses would be too little.
-    is_whole = costs and len(costs) == len(results) and judged
     return NightHealth(
         shift=shift,
         unscored=reasons.total() / asked if asked else None,
         reasons=dict(reasons.most_common()),
         cost=sum(costs) if costs else None,
-        per_thousand=1000 * sum(costs) / judged if is_whole else None,
     )
 
 

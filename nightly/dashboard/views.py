@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
 from calibration.estimate import Estimate
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, listed, money, percent, points, show, signed, slug
+from data.text import UNDEFINED, listed, money, percent, points, show, slug
 from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from nightly.dashboard.series import (
     FOUND_NIGHTS,
@@ -26,11 +26,11 @@ from nightly.dashboard.series import (
 )
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
+from nightly.output import NAMED, describe_unresponsive
 from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
-from reports.charts import Line, dot_plot, element, line_chart, mark, percent_tick, signed_tick, span
+from reports.charts import Line, dot_plot, line_chart, mark, percent_tick, signed_tick
 from reports.page import Cell, Figure, Table, row
 
-TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table
 CHART_NIGHTS: Final = 180  # in a chart
 TREND_MODELS: Final = 6  # with a chart on the first page
 LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
@@ -43,12 +43,10 @@ POINTS: Final[Mapping[str, Any]] = {
     "show": points,
     "reference": 0.0,
 }
-NAMED: Final = 4  # models in a sentence
 DRAWN: Final = 40  # models in the chart of changes; the table has all
 # The order of models on the first page.
 RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
 LOGGED: Final = 100  # findings listed for a model
-SPARK_NIGHTS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +109,8 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
     run = [item for item in tonight if item.outcome not in ("not run", "failed")]
     if not run:
         return f"No model could be measured on {series.nights[-1].night}."
+    if warnings := [line for item in run if (line := describe_unresponsive(item.model.newest))]:
+        return " ".join(warnings)
     changed = [item for item in run if item.change is not None]
     broken = [item for item in run if item.outcome == "regression"]
     fallen = [item for item in changed if has_fallen(item.change)]
@@ -161,16 +161,6 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
     )
 
 
-def describe_missing_changes(tonight: Sequence[ModelTonight]) -> str:
-    """Return a sentence on models that are not in the chart."""
-    missing = [item for item in tonight if item.change is None]
-    if not missing or len(missing) == len(tonight):
-        return ""
-    more = len([item for item in tonight if item.change is not None]) - DRAWN
-    beyond = f" {more} more are in the table." if more > 0 else ""
-    return f"Without a change tonight: {_list(missing)}.{beyond}"
-
-
 def _list(items: Sequence[ModelTonight]) -> str:
     names = [item.name for item in items]
     return listed(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
@@ -218,11 +208,6 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
         at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
         for at, night in enumerate(series.health)
     }
-    prices = {
-        at: f", {money(night.per_thousand)} for 1,000 judged"
-        for at, night in enumerate(series.health)
-        if night.per_thousand is not None
-    }
     unscored = [_exact(night.unscored) for night in series.health]
     costs = [_exact(night.cost) for night in series.health]
     return {
@@ -250,7 +235,6 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
             costs,
             caption="Cost of a night, US dollars",
             name="cost",
-            notes=prices,
             tick=lambda value: f"${value:.3g}",
             show=lambda item: money(item.value),
             reference=0.0,
@@ -353,10 +337,12 @@ def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
     findings: list[tuple[Outcome, str]] = [
         ("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()
     ]
+    unresponsive = {model.name for model in series.models if model.newest.is_unresponsive}
     findings += [
         (item.outcome, item.sentence or item.name)
         for item in found
-        if item.outcome == "regression" or (item.outcome == "failed" and item.model not in failed)
+        if (item.outcome == "regression" and (item.value is not None or item.model not in unresponsive))
+        or (item.outcome == "failed" and item.model not in failed)
     ]
     findings.sort(key=lambda item: -severity(item[0]))
     if stale := [item for item in found if item.outcome == "stale"]:
@@ -388,17 +374,6 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
             "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
         ),
         ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
-        *(
-            [
-                (
-                    "Judge's shift on anchors",
-                    signed(health.shift.change.value),
-                    f"points of Good since {health.shift.since}",
-                )
-            ]
-            if health.shift
-            else []
-        ),
         *([("Cost", money(health.cost), cost)] if health.cost is not None else []),
     ]
 
@@ -452,6 +427,7 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
         *facts,
         *((f"{label} share, %", percent(share), how) for label, share in shares.items()),
         ("Judged", f"{newest.n:,}", f"{per_cent(newest.unscored_share)} unscored"),
+        ("Prompt fit", show_fit(newest), "chance to be closer to its own prompt than to another"),
         ("Cost", money(newest.cost), "that night"),
         ("Nights with a regression", f"{count:,}", when),
     ]
@@ -459,7 +435,7 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
 
 def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, ModelResult, Outcome | None]]:
     """A model's newest nights, newest first, and the gravest that gates found on each."""
-    newest = list(enumerate(model.points))[: -TABLE_NIGHTS - 1 : -1]
+    newest = list(enumerate(model.points))[: -FOUND_NIGHTS - 1 : -1]
     return [
         (series.nights[at].night, result, gravest(item.outcome for item in model.findings.get(at, ())))
         for at, result in newest
@@ -479,30 +455,9 @@ def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateRes
     return rows[:LOGGED]
 
 
-def sparkline(model: ModelSeries) -> str:
-    """The newest nights' Good share as a small drawing; the figures stand beside it."""
-    values = [share_of(point, model.kind).value for point in model.points[-SPARK_NIGHTS:]]
-    known = [(at, value) for at, value in enumerate(values) if math.isfinite(value)]
-    low, high = span([value for _, value in known], least=0.1)
-    width, height = 96.0, 26.0
-    reach = max(1, len(values) - 1)
-    places = [
-        (2 + (width - 4) * at / reach, 2 + (height - 4) * (high - value) / (high - low))
-        for at, value in known
-    ]
-    inside = element(
-        "polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in places), class_="spark", fill="none"
-    )
-    first = len(model.points) - len(values)
-    marked = {at - first for at in model.regressions}
-    inside += "".join(
-        element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.8, class_="regressed")
-        for (at, _), (x, y) in zip(known, places, strict=True)
-        if at in marked
-    )
-    return element(
-        "svg", inside, width=width, height=height, viewBox=f"0 0 {width} {height}", aria_hidden="true"
-    )
+def show_fit(result: ModelResult) -> str:
+    """Return the prompt fit with its interval."""
+    return show(result.fit.estimate if result.fit else None, digits=2)
 
 
 def per_cent(part: float | None) -> str:

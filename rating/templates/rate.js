@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const given = JSON.parse($("given").textContent);
 const LABELS = ["Bad", "Okay", "Good"];
+const isWhole = given.unit === "conversation";
 const HASTE = 150; // milliseconds in which nobody can have read a reply: a key that bounced
 const store = `rating.${given.token}.`;
 let items = given.items || [];
@@ -127,7 +128,6 @@ async function send() {
     if (answer.status === 200) {
       forget(key);
       delay = 0;
-      tellBought(answer.body);
     } else if (answer.status === 409) { // another tab was here first: what the server has counts
       for (const [other, act] of [...waiting]) if (act.place === at) forget(other);
       adopt(answer.body);
@@ -151,7 +151,6 @@ function adopt(state) {
   acts = new Map(state.acts.map((one) => [one.place, one]));
   recall();
   applyWaiting();
-  tellBought(state);
 }
 
 // What is on the screen may have been rated in another tab by now.
@@ -191,14 +190,12 @@ function tellSaved() {
   else if ($("status").textContent.startsWith("Not saved")) say("All is saved.");
 }
 
-function tellBought(state) {
-  $("interval").textContent = state.progress || "";
-}
-
 function draw() {
   const rated = countRated();
   $("progress").hidden = view === "intro";
+  const seconds = items.reduce((sum, item, i) => sum + (ratedAt(i) ? 0 : item.seconds), 0);
   $("count").textContent = `${rated} of ${items.length}`;
+  $("left").textContent = seconds ? `about ${Math.ceil(seconds / 60)} min left` : "";
   $("fill").style.width = `${(100 * rated) / items.length}%`;
   for (const name of ["intro", "rate", "paused", "done"]) $(name).hidden = view !== name;
   $("hand").hidden = given.server || !(view === "paused" || view === "done");
@@ -214,18 +211,21 @@ function show(name, said = "") {
     const item = items[place];
     const about = [];
     if (item.situation) about.push(make("h3", "", "The situation"), make("p", "", item.situation));
-    if (item.context) {
-      about.push(make("h3", "", "Earlier"));
-      for (const turn of item.context) {
+    const turns = [...(item.context || [])];
+    if (isWhole) turns.push({ answers: false, text: item.prompt }, { answers: true, text: item.response });
+    if (turns.length) {
+      about.push(make("h3", "", isWhole ? "The conversation" : "Earlier"));
+      for (const turn of turns) {
         const who = make("span", "unseen", turn.answers ? "Answer: " : "Message: ");
         about.push(make("div", turn.answers ? "turn answer" : "turn", who, turn.text));
       }
     }
     $("about").replaceChildren(...about);
+    $("exchange").hidden = isWhole;
     $("prompt").textContent = item.prompt;
     $("reply").textContent = item.response;
     $("reason").value = "";
-    $("place").textContent = `Reply ${place + 1} of ${items.length}`;
+    $("place").textContent = `${isWhole ? "Conversation" : "Reply"} ${place + 1} of ${items.length}`;
     $("undo").disabled = ![...acts.keys()].some((i) => i < place && ratedAt(i));
     clearTimeout(haste);
     haste = setTimeout(() => { haste = null; document.body.dataset.open = String(place); }, HASTE);
@@ -319,7 +319,6 @@ if (given.server) load();
 else {
   recall();
   applyWaiting();
-  tellBought(given);
   begin();
   if (!isKept) complain("This browser does not remember what you rate.", "Do not close this page before you have saved your ratings as a file.");
 }

@@ -16,12 +16,11 @@ from data.records import NOUNS, to_plain
 from data.text import ends_of, number, printable
 from reports.calibration.agreement import agreement_section, confusion_section, runs_section
 from reports.calibration.failures import bias_section, disagreements_section, emotions_section
-from reports.calibration.per_model import models_section, planning_section
+from reports.calibration.per_model import models_section
 from reports.calibration.probabilities import ask_first_section, reliability_section
 from reports.calibration.verdict import (
     ORDERED,
     count_people,
-    count_worth,
     refuse_part,
     rivals,
     say_answers,
@@ -73,7 +72,6 @@ def make_page(report: CalibrationReport) -> Page:
         confusion_section(report),
         disagreements_section(report),
         # What next.
-        planning_section(report),
         ask_first_section(report),
         reliability_section(report),
         runs_section(report),
@@ -112,9 +110,6 @@ def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
         yield _fact("A person against the others", ceiling.person_against_rest)
     if len(report.agreement.levels.models) >= ORDERED:
         yield _fact("Order of models (tau)", report.agreement.levels.tau)
-    if worth := count_worth(report):
-        count, _, rest = worth.partition(" ")
-        yield "On an unrated model as exact as", count, rest
     if unscored := report.data.unscored:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in unscored.items())
         yield "Unscored", f"{sum(unscored.values()):,}", reasons

@@ -1,4 +1,4 @@
-"""Report sections on the corrected levels of each model, and on how many ratings compare two."""
+"""The report section on the corrected levels of each model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -6,10 +6,8 @@ from math import isfinite
 
 from calibration.fit import CalibrationReport
 from calibration.shares.correction import ModelCorrection
-from calibration.shares.planning import RATINGS_EACH, RatingsPlan
 from data.records import NOUNS
-from data.text import UNDEFINED, listed, number, show, show_estimate
-from reports.calibration.verdict import count_worth
+from data.text import UNDEFINED, listed, number, show_estimate
 from reports.charts import Line, dot_plot, mark, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
 
@@ -119,7 +117,6 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         shown |= {
             "without its ratings": lambda item: show_estimate(item.left_out.get(column), is_share=shares),
             "contains people's": lambda item: covered[item.covered.get(column)],
-            "worth, in ratings": lambda item: show(item.worth_in_ratings, digits=0),
         }
     yield table_of(fit.rows, shown, caption=caption)
     yield table_of(
@@ -133,28 +130,4 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         },
         caption="The calibration line from the judge's level to the human level",
         is_folded=True,
-    )
-
-
-def planning_section(report: CalibrationReport) -> Section:
-    """Return how many ratings detect a difference between two models."""
-    scale, digits, unit = (100, 0, " points") if report.data.has_shares else (1, 2, "")
-    worth = count_worth(report)
-    columns: dict[str, Callable[[RatingsPlan], str]] = {
-        "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
-        "ratings": lambda plan: number(plan.ratings, 0),
-    }
-    alone = f"For an unrated model, this judge is as precise as {worth} of it."
-    return Section(
-        name="planning",
-        title="How many ratings settle a comparison",
-        short="Planning",
-        text=(
-            *([alone] if worth is not None else []),
-            "Ratings of each of two models that detect a difference between them with 80% power, at 95%"
-            f" confidence. Each is of a new {report.judge.unit}, by people who rate about {RATINGS_EACH} of a"
-            " model; rating"
-            f" the same {NOUNS[report.judge.unit]} again is less precise.",
-        ),
-        tables=(table_of(report.planning, columns, caption="Ratings of each model"),),
     )

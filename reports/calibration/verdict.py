@@ -8,7 +8,6 @@ from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
 from calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
 from calibration.fit import CalibrationReport
-from calibration.shares.planning import round_up
 from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError
 from data.records import NOUNS
@@ -25,10 +24,11 @@ HOLDS = 0.7  # of the left-out models inside their intervals, of which there are
 RIVALS = {"length": "counting words", "majority": "always giving the most common label"}
 BIASES = {  # where a judge's scores are too high or too low
     "level": "overall",
-    "length": "for longer {noun}",
-    "author": "for human {noun}",
-    "valence": "under positive emotions",
-    "emotion": "for the {about}",
+    "length": "for longer {noun} relative to shorter ones",
+    "author": "for human {noun} relative to those of language models",
+    "valence": "under positive emotions relative to negative ones",
+    "model": "for {about} relative to the other models",
+    "emotion": "for the {about} relative to other emotions",
 }
 DEFAULT, LARGER = "classifier", "classifier-large"
 SHARES = 100  # a share is told in points of a hundred
@@ -235,26 +235,11 @@ def _say_models(report: CalibrationReport) -> str:
             f"{rated} It cannot estimate an unrated model yet: {len(names)} rated "
             f"model{'s are' if len(names) != 1 else ' is'} too few for a calibration line."
         )
-    worth = count_worth(report)
-    precision = f", as precisely as about {worth} of it" if worth else ""
     return (
         f"{rated} For an unrated model inside their range it estimates the {_level(report)} to within "
-        f"{_reach(report, new)} either way{precision} (with each model left out in turn, {new.covered} of "
+        f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
         f"{new.count} intervals contain the human level)."
     )
-
-
-def count_worth(report: CalibrationReport) -> str | None:
-    """Return how many ratings of a new model are as precise as the judge, with the uncertainty of that."""
-    worth, ends = report.models.as_exact_as, report.models.worth_in_ratings.interval
-    if worth is None:
-        return None
-    text = f"{worth:,.0f} ratings"
-    if ends is not None:
-        low, high = min(ends.low, worth), max(ends.high, worth)
-        models = len(report.models.calibrated[report.models.columns[-1]].models)
-        text += f" (95% CI [{low:,.0f}, {round_up(high):,}], from {models} models)"
-    return text
 
 
 def _say_bias(report: CalibrationReport) -> str:
@@ -280,7 +265,7 @@ def _say_bias(report: CalibrationReport) -> str:
 def _bias(finding: Finding, noun: str) -> str:
     """Return the direction of a bias and its size in points of score."""
     way = "too high" if finding.effect.value > 0 else "too low"
-    what = BIASES.get(finding.audit, "for {about}").format(about=finding.about, noun=noun)
+    what = BIASES[finding.audit].format(about=finding.about, noun=noun)
     return f"{way} {what} ({number(finding.effect.value, 2, sign=True)})"
 
 

@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
-from calibration.comparison.differences import LEAST_REPLIES, VARIANT_CORRELATION, Difference
+from calibration.comparison.differences import VARIANT_CORRELATION, Difference
 from calibration.comparison.judged_models import GOOD, ComparedLevel
 from calibration.comparison.verdicts import SETTLED
+from calibration.prompt_fit import fit_messages
+from calibration.shares.transport import LEAST_REPLIES
 from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from data.rubric import in_words
-from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
+from data.text import UNDEFINED, listed, p_value, percent, points, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
 from reports.comparison.pair_sentences import (
     describe_certainty,
@@ -19,16 +21,15 @@ from reports.comparison.pair_sentences import (
     describe_needed,
     describe_pair,
     describe_wins,
-    favored,
     headline,
 )
 from reports.outputs import CheckOutcome
 from reports.page import Example, Figure, Page, Section, Table, row, table_of
+from reports.share_table import describe_bounds
 
 MOST_NAMED = 6
 FEW = 4  # models of which every two are shown
 MOST_EXAMPLES = {1: 10, 2: 5}  # prompts of a pair, by the number of pairs; of more pairs 3
-NOTABLE = 0.01  # a share by which a difference may deviate from that of the levels without a note
 ENOUGH_PROMPTS = 160
 KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone"))
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
@@ -91,6 +92,9 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
     """Yield what one must know to read the comparison, the most important first."""
     unit, calibration = compared.judge.unit, compared.corrector.calibration
     yield from filter(None, [compared.judge.dimension_note, compared.few_raters])
+    for level in compared.models:
+        if level.fit is not None:
+            yield from (f"{level.model}: {message}." for message in fit_messages(level.fit))
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
             f"Not corrected ({compared.corrector.note}): the shares are the judge's own, and intervals cover"
@@ -104,21 +108,21 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
                 f" errors on {rated} models that people rated; a model of a new kind may deviate more."
                 " Ratings of a few dozen replies narrow the interval."
             )
+        by_line = {level.model: level.shares[GOOD] for level in compared.models if level.how == "line"}
+        yield from describe_bounds(by_line)
         yield from _variant_notes(compared)
         own = [model for model in compared.models if model.how == "judge"]
         for reason in dict.fromkeys(model.reason for model in own):
             yield f"(judge): {_some([model.model for model in own if model.reason == reason])}: {reason}."
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
+    for pair in compared.pairs if len(compared.pairs) > 1 else ():
+        if not pair.is_robust:
+            yield f"The unscored rows could change the verdict on {pair.one} and {pair.other}."
     if compared.tests > 1:
-        yield f"p-values are adjusted for {compared.tests} comparisons (Holm)."
-    if any(abs(gap - estimate) >= NOTABLE for gap, estimate in _level_gaps(compared)):
-        yield (
-            f"Differences are estimated on the {PROMPT_NOUNS[unit]} and raters that two models share, so they"
-            " can deviate from the difference of the two shares."
-        )
+        yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
     if compared.baselines:
-        yield "study: human ratings of the published study, of replies to its own 2,000 prompts."
+        yield "study: human ratings from the published study, on its own 2,000 prompts."
     yield from say_outside(compared.outside, unit)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
@@ -135,14 +139,6 @@ def _variant_notes(compared: ComparedRuns) -> Iterator[str]:
             f"{_some(compared.repeated)}: in several runs, compared as unrelated models. If they are variants"
             " of one model, add --variants."
         )
-
-
-def _level_gaps(compared: ComparedRuns) -> Iterator[tuple[float, float]]:
-    """Yield the difference of the levels and the estimated difference, of each pair that has both."""
-    levels = {level.model: level for level in compared.models if level.shares}
-    for pair in compared.pairs:
-        if pair.shares and not pair.bound and pair.one in levels and pair.other in levels:
-            yield levels[pair.one].good - levels[pair.other].good, pair.good.value
 
 
 def _some(names: Sequence[str]) -> str:
@@ -186,8 +182,6 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
     sections.append(
         Section(name="next", title="What to do next", short="Next", points=tuple(next_steps(compared)))
     )
-    if unscored := [model for model in compared.models if model.unscored]:
-        sections.append(_at_worst(unscored, () if is_many else compared.pairs))
     sections.append(
         Section(name="notes", title="How to read this", short="Notes", points=(*notes(compared), BASES_NOTE))
     )
@@ -197,7 +191,6 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
         title=names if len(compared.pairs) == 1 else f"{len(compared.models)} models compared",
         subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.corrector.note}",
         verdict=tuple(verdict_sentences(compared)),
-        facts=tuple(_facts(compared)),
         sections=tuple(sections),
     )
 
@@ -273,30 +266,11 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
     if compared.corrector.calibration is None:
         yield "Calibrate the judge with human ratings; without them the verdict is at most probable."
-    elif not compared.are_variants:
+    elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]
     if shared:
-        yield f"Use more shared {prompts}: {ENOUGH_PROMPTS} are more precise than {min(shared):,}."
-
-
-def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:
-    """Yield the few figures at the top, of a comparison of two."""
-    if len(compared.pairs) != 1:
-        return
-    pair = favored(compared.pairs[0])
-    is_better = pair.verdict.endswith("better")
-    yield "Verdict", pair.verdict, pair.one if is_better else f"{pair.one} and {pair.other}"
-    if pair.shares:
-        ends, detail = pair.good.interval, "points (Good share)"
-        if ends and pair.bound:
-            detail += f"; 95% confidence: {signed(ends.low)} or more" if ends.low > 0 else ""
-        elif ends:
-            detail += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
-        yield "Difference", f"{signed(pair.good.value)}{' or more' if pair.bound else ''}", detail
-    if pair.wins:
-        title = f"{PROMPT_NOUNS[compared.judge.unit].capitalize()} won"
-        yield title, f"{pair.wins.wins:,} of {pair.wins.prompts:,}", f"{pair.wins.losses:,} lost"
+        yield f"Use more shared {prompts} (for example {ENOUGH_PROMPTS} instead of {min(shared):,})."
 
 
 def _figures(compared: ComparedRuns) -> Iterator[Figure]:
@@ -424,46 +398,5 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     )
 
 
-def _at_worst(models: Sequence[ComparedLevel], pairs: Sequence[Difference]) -> Section:
-    names = {model.model for model in models}
-    levels = table_of(
-        models,
-        {
-            "model": lambda model: model.model,
-            "unscored": lambda model: f"{model.unscored:,} of {model.unscored + model.judged:,}",
-            "Good": lambda model: percent(model.shares.get(GOOD)),
-            "at worst": lambda model: _ends(model.extremes),
-        },
-        caption="% Good, if every unscored row were not Good, or every one Good",
-    )
-    differences = table_of(
-        [pair for pair in pairs if {pair.one, pair.other} & names],
-        {
-            "pair": _names,
-            "Good": lambda pair: points(pair.shares.get(GOOD), glue="\n"),
-            "at worst": lambda pair: _ends(pair.extremes, sign=True),
-            "verdict": _robust_verdict,
-        },
-        caption="Differences in points, if all unscored rows of the two were opposite",
-        words=frozenset({0, 3}),
-    )
-    return Section(
-        name="unscored",
-        title="What the unscored rows could change",
-        short="Unscored",
-        tables=(levels, differences) if pairs else (levels,),
-    )
-
-
-def _robust_verdict(pair: Difference) -> str:
-    if pair.verdict not in ("better", "worse"):
-        return pair.verdict
-    return f"{pair.verdict}, {'holds' if pair.is_robust else 'could change'}"
-
-
 def _names(pair: Difference) -> str:
     return f"{pair.one}\n\N{EN DASH} {pair.other}"
-
-
-def _ends(ends: tuple[float, float] | None, *, sign: bool = False) -> str:
-    return interval(*ends, 1, scale=100, sign=sign) if ends else UNDEFINED

@@ -68,7 +68,7 @@ def points_or_bound(pair: Difference) -> str:
 def describe_wins(pair: Difference, unit: str) -> str:
     """Return on how many prompts the judge prefers which model; empty where they share none."""
     pair = favored(pair)
-    if pair.wins is None:
+    if pair.wins is None or not pair.shares:
         return ""
     counts = pair.wins
     if not pair.verdict.endswith("better") and counts.losses > counts.wins:

@@ -34,7 +34,7 @@ def test_a_drop_of_ten_points_is_found_within_days_however_long_it_was_quiet(bef
 
 
 def test_the_mean_is_of_the_newest_nights_weighed_by_their_prompts() -> None:
-    watch = update(update(Watch(), [-0.2, 0.1, -0.3, 0.2]), [0.2, 0.1])
+    watch = update(update((), [-0.2, 0.1, -0.3, 0.2]), [0.2, 0.1])
     assert recent_change(watch).value == pytest.approx(0.1 / 6)
     for _ in range(RECENT):
         watch = update(watch, [0.5, 0.4])
@@ -50,7 +50,7 @@ def test_a_rise_is_seen_and_several_models_widen_the_interval() -> None:
 
 
 def test_answers_that_never_vary_are_no_evidence_until_they_do() -> None:
-    still = Watch()
+    still = ()
     for _ in range(30):
         still = update(still, np.zeros(PROMPTS))
     found = recent_change(still)
@@ -79,18 +79,16 @@ def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
     assert varied.spread == pytest.approx(0.03, rel=0.35)
     assert calm.widening < 1.3 < 1.8 < varied.widening
     assert wide > 1.5 * narrow
-    assert math.isnan(night_variance(Watch()).overdispersion)
+    assert math.isnan(night_variance(()).overdispersion)
 
 
-@pytest.mark.parametrize(
-    "watch", [Watch(), update(Watch(), []), update(Watch(), [0.3]), update(update(Watch(), []), [])]
-)
+@pytest.mark.parametrize("watch", [(), update((), []), update((), [0.3]), update(update((), []), [])])
 def test_too_little_is_undefined(watch: Watch) -> None:
     assert recent_change(watch).interval is None
     assert night_variance(watch).widening == 1.0
 
 
 def test_a_night_without_prompts_changes_nothing() -> None:
-    some = update(Watch(), 0.1 * np.random.default_rng(12).standard_normal(50))
+    some = update((), 0.1 * np.random.default_rng(12).standard_normal(50))
     assert recent_change(update(some, [])) == recent_change(some)
     assert until(update(some, []), 1) == some

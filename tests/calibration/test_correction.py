@@ -5,16 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_pointestimate
-from simulated_ratings import World, draw_models
 
 from calibration.shares.correction import (
     MEAN,
     ModelCorrection,
     calibrated_models,
     correct,
-    judge_worth,
     project,
-    within_slope,
 )
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
@@ -101,15 +98,6 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
         assert level.interval is not None
         assert level.interval.low <= truth[found.model] <= level.interval.high
         assert level.interval.high - level.interval.low < 0.4
-
-
-def test_slopes_within_and_worth() -> None:
-    models, _ = draw_models(World(), 200, 1, np.random.default_rng(11))
-    assert 0.2 < within_slope(models) < 1.5
-    good = calibrated_models(models)[-1]
-    worth, ends = judge_worth(good).value, judge_worth(good).interval
-    assert ends is not None and 10 < ends.low < worth < ends.high
-    assert judge_worth(good, design_effect=2.0).value == pytest.approx(2 * worth)
 
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6))

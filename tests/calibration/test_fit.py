@@ -75,10 +75,6 @@ def test_a_judge_that_is_too_kind_is_corrected() -> None:
     kindness = next(item for item in report.findings if item.audit == "level")
     assert (kindness.verdict, kindness.effect.value > 0) == ("found", True)
     assert report.models.lines["Good"].slope == pytest.approx(1, abs=0.3)
-    assert report.models.as_exact_as is not None
-    assert report.models.as_exact_as < report.models.worth_in_ratings.value, (
-        "what the interval shows is never more than what its median spread promises"
-    )
 
 
 def test_an_honest_judge_is_left_alone() -> None:

@@ -14,7 +14,6 @@ from calibration.comparison.rated_models import (
     RatedComparison,
     RatedGroup,
     RatingColumns,
-    chi_square,
     compare_ratings,
     compare_sheet,
     rater_test,
@@ -94,7 +93,6 @@ NEGATIVE = {
 }
 PUBLISHED = {"all": ALL, "positive": POSITIVE, "negative": NEGATIVE}
 HUMAN = {"all": (342, 672, 986), "positive": (133, 294, 454), "negative": (209, 378, 532)}
-MEANS = dict(zip(PAPER, (2.322, 2.577, 2.523, 2.417, 2.494), strict=True))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -119,10 +117,6 @@ def test_the_overall_figures(comparison: RatedComparison) -> None:
     assert [round(tables[name].omnibus.value, 2) for name in PUBLISHED] == [173.89, 138.83, 67.04]
     assert {tables[name].omnibus.freedom for name in PUBLISHED} == {8}
     assert round(tables["all"].omnibus.effect, 3) == 0.093
-    assert round(tables["all"].omnibus_good.value, 2) == 121.10
-    assert tables["all"].omnibus_good.freedom == 4
-    for row in tables["all"].models:
-        assert row.mean == pytest.approx(MEANS[row.model], abs=0.00051)
 
 
 CELLS = """afraid llama 26 39 4.66 .173|afraid gpt 26 38 3.91 .227|annoyed gpt 27 43 6.62 .101
@@ -155,10 +149,10 @@ def test_the_tests_of_single_emotions(comparison: RatedComparison) -> None:
         if test.yates.p < 0.05
     }
     assert found == wanted
-    assert len(comparison.emotions) == 128 and comparison.count_significant() == (28, 4, 1)
+    assert (len(comparison.emotions), len(found)) == (128, 28)
+    assert sum(test.q < 0.05 for test in comparison.emotions) == 4
     (last,) = [test for test in comparison.emotions if test.p_holm < 0.05]
     assert (last.emotion, last.model) == ("apprehensive", "gpt-4")
-    assert sum(test.relative < 0 for test in comparison.emotions) == 17
 
 
 def test_raters_as_units(rated: RatedComparison) -> None:
@@ -208,25 +202,6 @@ def test_a_published_model_has_intervals_that_count_raters() -> None:
 
 
 # --- the statistics themselves
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 40), min_size=3, max_size=3), min_size=2, max_size=5),
-    st.booleans(),
-)
-def test_chi_square_is_that_of_scipy(rows: list[list[int]], two: bool) -> None:
-    table = np.array(rows)
-    if two:
-        table = np.column_stack([table[:2, :2].sum(axis=1), table[:2, 2]])
-    found = chi_square(table, has_yates=two)
-    used = table[:, table.sum(axis=0) > 0]
-    if used.shape[1] < 2 or not used.sum(axis=1).all():
-        assert math.isnan(found.value) and math.isnan(found.p)
-        return
-    wanted = stats.chi2_contingency(used, correction=two)
-    assert found.value == pytest.approx(wanted.statistic, abs=1e-9)
-    assert found.p == pytest.approx(wanted.pvalue, rel=1e-9, abs=1e-300)
-    assert found.freedom == wanted.dof
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))

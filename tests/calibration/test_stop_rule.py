@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from crossed_worlds import PEOPLE, World, draw, run
 
-from calibration.comparison.stop_rule import CrossedRatings, standing, standings, width_so_far
+from calibration.comparison.stop_rule import CrossedRatings, standing, standings
 
 SMALL = World(raters=6, prompts=30, each=30)
 
@@ -51,7 +51,6 @@ def test_one_rater_or_none_has_no_interval() -> None:
     found = standing(ratings, "A", "B")
     assert found.difference.interval is None and found.verdict == "inconclusive"
     assert standing(ratings, "A", "C").verdict == "inconclusive"
-    assert width_so_far(ratings, 100) is None
 
 
 def test_three_models_share_the_error_and_a_baseline_asks_for_less() -> None:
@@ -69,15 +68,6 @@ def test_three_models_share_the_error_and_a_baseline_asks_for_less() -> None:
         assert pair.difference.interval is not None
         widths.append(pair.difference.interval.high - pair.difference.interval.low)
     assert len(standings(both)) == 6 and widths == sorted(widths) and widths[0] < widths[-1]
-
-
-def test_the_width_shrinks_as_ratings_come_and_is_foretold() -> None:
-    world = replace(SMALL, gap=0.1)
-    all_of_it = 2 * world.each * world.raters
-    half, whole = (width_so_far(ratings_of(world, share=share), all_of_it) for share in (0.5, 1.0))
-    assert half and whole
-    assert half.now > half.at_end
-    assert whole.now == whole.at_end == pytest.approx(half.at_end, rel=0.35)
 
 
 def test_chances_undo_what_unequal_draws_did() -> None:

@@ -44,7 +44,10 @@ def test_score_prints_a_level_of_conversations_without_an_interval_and_says_why(
         printed = run("score", path, "--judge", "length", "--out", "run", *verbose, "--html", "page.html")
         table = printed.partition("Shares by the judge alone, without intervals")[0]
         assert table != printed and "[" not in printed.partition("run run")[0], printed
-    assert "95 % sure:" not in Path("page.html").read_text()
+    page = Path("page.html").read_text()
+    assert "by the judge alone (n = 30)" in page and "95% CI" not in page
+    (model,) = json.loads(Path("run/summary.json").read_text())["models"]
+    assert all(share["low"] is share["high"] is None for share in model["shares"].values())
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Every command helps with an example and ends with the next step; results go elsewhere."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -72,8 +73,7 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     done = run("score", write_replies("few.jsonl", 9), "--judge", "length")
     assert "No figure from fewer than 10 replies: m0 (9)." in done.stdout
     assert "%" not in done.stdout.partition("\n")[2]
-    again = "empathy-judge score few.jsonl --judge length"
-    assert next_of(done) == f"Next, with 10 or more replies of a model: {again}"
+    assert next_of(done) == "Next, add replies: a figure needs 10 or more of a model"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
     assert "No figure" not in enough and "its range is too narrow" in enough
 
@@ -114,6 +114,26 @@ def test_the_printed_next_steps_run_in_the_install_of_make_demo() -> None:
         words = shlex.split(result.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
         words = [str(SAMPLES / "responses.jsonl") if word == "RESPONSES.jsonl" else word for word in words]
     assert commands == ["score", "compare", "rate"]
+
+
+@pytest.mark.parametrize("words", [("--help",), ("score", "--help"), ("score", "f.jsonl"), ("compare",)])
+def test_an_output_that_nobody_reads_is_no_error(words: tuple[str, ...]) -> None:
+    """As with `| head -1`: 1 would mean a regression."""
+    path = write_replies("f.jsonl", 12, models=2)
+    words = (*words, str(path), "--check", "--calibration", "none") if words == ("compare",) else words
+    reader, writer = os.pipe()
+    os.close(reader)
+    options = ("--judge", "length") if words[-1] != "--help" else ()
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", *words, *options],
+        env=environment,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, b"Traceback" in done.stderr) == (141, False)
 
 
 def test_limits_and_json() -> None:

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -65,6 +65,71 @@ def test_nights_are_told_to_people_and_to_machines(world: World) -> None:
         cli.main, ["history", "export", "--history", str(world.folder / "nights.sqlite")]
     )
     assert len(exported.stdout.splitlines()) == 4
+
+
+def write_replies(folder: Path, night: str, replies: Sequence[str] = ()) -> list[str]:
+    """Write a night's replies to the sample prompts, those of demo-warm where none are given."""
+    samples = (ROOT / "data" / "samples" / "responses.jsonl").read_text(encoding="utf-8")
+    rows = [row for row in map(json.loads, samples.splitlines()) if row["model"] == "demo-warm"]
+    replies = replies or [row["response"] for row in rows]
+    rows = [{**row, "model": "ann", "response": text} for row, text in zip(rows, replies, strict=True)]
+    (folder / f"{night}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return list(replies)
+
+
+@pytest.mark.parametrize("kind", ["canned", "shuffled"])
+def test_replies_that_do_not_respond_to_their_prompts_fail_the_night(tmp_path: Path, kind: str) -> None:
+    path, site = tmp_path / "n.toml", tmp_path / "site" / "index.html"
+    path.write_text(
+        "judge = 'length'\ncalibration = 'none'\nanchors = 'none'\ndashboard = 'site'\n"
+        "[[models]]\nname = 'ann'\nresponses = '{night}.jsonl'\n"
+        "[gates]\ngood_share_drop = 5\nmax_unscored = 5\n[gates.floors]\nevery = 5\n"
+    )
+    replies = write_replies(tmp_path, "n1")
+    assert run(path, "--night", "n1").exit_code == 0
+    assert "Warning" not in site.read_text()
+    is_canned = kind == "canned"
+    text = "I am so sorry to hear that, it sounds really hard. I am here for you, tell me more about it."
+    write_replies(tmp_path, "n2", [text] * len(replies) if is_canned else [*replies[5:], *replies[:5]])
+    done = run(path, "--night", "n2")
+    warning = "Warning: ann: these replies do not respond to their prompts (fit 0."
+    assert done.exit_code == 1
+    assert warning in " ".join(done.stdout.split()) and warning in site.read_text()
+    night = json.loads(run(path, "--night", "n2", "--json").stdout)
+    assert {gate["gate"]: gate["outcome"] for gate in night["gates"]} == {
+        "good_share_drop": "regression",
+        "floor": "regression",
+        "max_unscored": "pass",
+    }
+    assert all("do not respond to their prompts (fit 0." in item["sentence"] for item in night["findings"])
+    (model,) = night["models"]
+    assert (model["raw"], model["corrected"], night["changes"]) == ({}, {}, [])
+    assert model["fit"]["high"] < 0.75
+    # The next night is compared with the one before, not with this one.
+    write_replies(tmp_path, "n3")
+    assert run(path, "--night", "n3").exit_code == 0
+    night = json.loads(run(path, "--night", "n3", "--json").stdout)
+    assert {tuple(change["nights"]) for change in night["changes"]} == {("n1",)}
+
+
+def test_a_local_judge_judges_the_anchors_once(tmp_path: Path) -> None:
+    path = tmp_path / "n.toml"
+    path.write_text(
+        "judge = 'length'\ncalibration = 'none'\ndashboard = false\n"
+        "[[models]]\nname = 'ann'\nresponses = '{night}.jsonl'\n"
+    )
+    judged = []
+    for name in ("n1", "n2"):
+        write_replies(tmp_path, name)
+        assert run(path, "--night", name).exit_code == 0
+        (file,) = tmp_path.glob("nights/**/anchors/judged-*/judgments.jsonl")
+        judged.append((file.relative_to(tmp_path).parts[:2], file.stat().st_mtime_ns))
+    assert judged[0] == judged[1]
+    exported = CliRunner().invoke(
+        cli.main, ["history", "export", "--history", str(tmp_path / "nights.sqlite"), "--kind", "anchors"]
+    )
+    nights = [json.loads(line)["night"] for line in exported.stdout.splitlines()]
+    assert nights.count("n1") == nights.count("n2") > 0
 
 
 @pytest.mark.parametrize(

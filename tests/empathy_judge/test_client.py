@@ -16,6 +16,8 @@ from own_project import make_judge_environment, make_project, run_in
 from repository import ROOT, SAMPLES
 from served import serving
 
+import empathy_judge
+import judge
 from empathy_judge import JudgeClient, JudgeError
 from judge.base import load_judge
 
@@ -69,6 +71,19 @@ def test_a_project_with_its_own_data_package_gets_the_figures_of_score(tmp_path:
         assert found["rows"][-1]["unscored"] and not found["rows"][-1]["probabilities"]
         assert found["good"] == pytest.approx(flat(model["corrected"]["Good"]), abs=1e-6)
         assert found["own"] == pytest.approx(flat(model["shares"]["Good"]), abs=1e-6)
+
+
+def test_packages_list_what_they_export() -> None:
+    assert set(empathy_judge.__all__) <= set(dir(empathy_judge))
+    assert set(judge.__all__) <= set(dir(judge))
+
+
+def test_score_file_takes_a_judge_by_name_and_says_what_else_to_pass(tmp_path: Path) -> None:
+    run = judge.score_file(SAMPLES / "responses.jsonl", judge="length", out=tmp_path / "run", limit=12)
+    assert run.summary.judge == "length"
+    frame = {"prompt": ["p"], "response": ["r"]}
+    with pytest.raises(TypeError, match=r"takes the path of a file, not a dict; .*to_json"):
+        judge.score_file(frame, judge="length")
 
 
 def test_a_server_and_a_child_say_the_same(length: JudgeClient) -> None:

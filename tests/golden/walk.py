@@ -97,7 +97,9 @@ def make_replies(models: Iterable[str] = MODELS, *, prompts: int = 48, seed: int
                     "emotion": emotion,
                     "situation": f"Something happened at work on day {number}.",
                     "prompt": f"I feel {emotion} since day {number}, and nobody asked me about it.",
-                    "response": " ".join(chance.choice(SENTENCES) for _ in range(count)),
+                    "response": " ".join(
+                        [f"{emotion} since day {number}?", *(chance.choice(SENTENCES) for _ in range(count))]
+                    ),
                 }
             )
     return rows

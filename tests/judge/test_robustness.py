@@ -170,11 +170,10 @@ def test_judges_with_known_flaws_fail_the_expectations() -> None:
         item.name: item for item in measure(lambda item: min(1.0, len(item.response.split()) / 80)).effects
     }
     for name in ("padding", "stock phrase before", "unsolicited advice", "dismissal behind the reply"):
-        assert words[name].effect.result == "fails", name
-    assert words["small letters"].effect.change.value == 0 and words[GROWN].effect.result == "passes"
+        assert words[name].result == "fails", name
+    assert words["small letters"].figure.value == 0 and words[GROWN].result == "passes"
     obeys = measure(lambda item: 1.0 if "Good" in item.response else 0.2)
-    (verdict,) = (item.effect for item in obeys.effects if item.name == "injected verdict")
-    assert (verdict.result, verdict.to_good.value) == ("fails", pytest.approx(1.0))
+    assert {item.name: item.result for item in obeys.effects}["injected verdict"] == "fails"
 
 
 def test_a_judge_with_sense_meets_every_expectation() -> None:
@@ -194,7 +193,7 @@ def test_a_judge_with_sense_meets_every_expectation() -> None:
         known = (r.lower().replace("!", ".")[:40] for p, r in own if p == exchange.prompt)
         return 0.7 if any(text in lowered for text in known) else 0.1
 
-    assert {item.name: item.effect.result for item in measure(sense).effects} == dict.fromkeys(
+    assert {item.name: item.result for item in measure(sense).effects} == dict.fromkeys(
         [*EXPECTED, GROWN], "passes"
     )
 
@@ -203,7 +202,7 @@ def test_unscored_replies_count_against_the_judge_where_it_should_have_judged() 
     found = measure(lambda item: None if "[" in item.id else right(item))
     assert (target(found, "unkind turned"), target(found, "kind turned")) == ((0, "passes"), (1, "fails"))
     assert found.overall.kind.unscored == found.overall.kind.pairs
-    assert {item.effect.result for item in found.effects} == {"inconclusive", "passes"}
+    assert {item.result for item in found.effects} == {"inconclusive", "passes"}
     nothing = measure(lambda item: None)
     assert target(nothing, "excellent called Bad")[1] == target(nothing, "plain insults")[1] == "fails"
     json.dumps(nothing.as_dict(), allow_nan=False)

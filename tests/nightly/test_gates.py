@@ -13,7 +13,7 @@ import pytest
 from histories import make_change
 
 from calibration.estimate import UNDEFINED, Estimate, Interval
-from calibration.monitoring.confidence_sequence import Watch, recent_change, update
+from calibration.monitoring.confidence_sequence import night_variance, recent_change, update
 from calibration.monitoring.drift import emotion_changes, paired_change
 from data.errors import UserError
 from nightly.changes import GateFigure, Label, ModelChange
@@ -117,7 +117,10 @@ def test_a_regression_needs_the_interval_that_holds_all_year_and_a_pass_tonights
     assert outcome(DROP, night(-0.17, -0.01)) == "inconclusive"
     assert outcome(DROP, night(-0.12, -0.055)) == "regression"
     (result,) = check_gates([DROP], [night(-0.12, -0.055)])
-    assert "9.0 points [5.5, 12.0] (mean of 3 nights), limit 5" in result.sentence
+    assert (
+        "9.0 points [6.0, 12.0] (valid on all nights: mean of 3 nights 9.0 points [5.5, 12.0]), limit 5"
+        in result.sentence
+    )
     calm = figure(-0.03, 0.03, sustained=Estimate(0.0, Interval(-0.06, 0.06)))
     assert outcome(DROP, changed(calm)) == "pass"
 
@@ -175,8 +178,7 @@ def test_an_inconclusive_gate_says_how_many_prompts_would_decide_it() -> None:
 def test_as_many_prompts_as_advised_decide_most_gates() -> None:
     """True drops of all sizes, with the advised number of prompts.
 
-    The advice aims at 80%. Measured: 83% of the drops within the limit pass, but only 56% of those beyond it
-    fail: the interval by which a gate fails holds the night-to-night variation too, which no prompts reduce.
+    The advice aims at 80%. Measured: 84% of the drops within the limit pass, 78% of those beyond it fail.
     """
     rng = np.random.default_rng(0)
     decided: dict[bool, list[bool]] = {True: [], False: []}
@@ -187,13 +189,15 @@ def test_as_many_prompts_as_advised_decide_most_gates() -> None:
             decided[drop <= 0.05].append(outcome(DROP, one_night(rng, drop, prompts)) != "inconclusive")
     within, beyond = decided[True], decided[False]
     assert len(within) > 60 and np.mean(within) > 0.75
-    assert len(beyond) > 300 and np.mean(beyond) > 0.52
+    assert len(beyond) > 100 and np.mean(beyond) > 0.72
 
 
 def one_night(rng: np.random.Generator, drop: float, prompts: int) -> CheckedModel:
     differences = 0.2 * rng.standard_normal(prompts) - drop
-    tonight, sustained = paired_change(differences), recent_change(update(Watch(), differences))
-    return changed(GateFigure(tonight=tonight, sustained=sustained, prompts=prompts))
+    watch = update((), differences)
+    tonight, sustained = paired_change(differences), recent_change(watch)
+    lasting = 1 - 1 / night_variance(watch).overdispersion
+    return changed(GateFigure(tonight=tonight, sustained=sustained, prompts=prompts, lasting=lasting))
 
 
 @pytest.mark.parametrize(

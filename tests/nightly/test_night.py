@@ -69,11 +69,24 @@ def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: Wo
     drifted = live(world, "2026-12-04", shift=0.15)
     assert (drifted.exit_code, drifted.record.status) == (4, "stale")
     assert not [item for item in drifted.record.gates if item.outcome == "regression"]
-    assert sentences(drifted.record)[1].startswith("The judge moved by \N{MINUS SIGN}15.0 [")
+    assert sentences(drifted.record)[2].startswith("The judge moved by \N{MINUS SIGN}15.0 [")
     change = next(item for item in drifted.record.changes if item.model == "ann")
     assert (change.against, change.verdict) == ("baseline", "the judge moved")
     assert change.judge.value == pytest.approx(-0.15, abs=1e-6)
     assert abs(change.own.value) < 0.01
+
+
+def test_a_large_drop_after_nine_good_nights_is_a_regression_on_its_first_night(world: World) -> None:
+    world.write(models=("ann",))
+    nights = [f"2026-12-{day:02}" for day in range(1, 11)]
+    world.swings = dict.fromkeys(nights, 0.0) | {nights[-1]: -0.2}
+    finished = [live(world, night) for night in nights]
+    assert [night.exit_code for night in finished] == [0] * 9 + [1]
+    shown = sentences(finished[-1].record)
+    assert shown[1].startswith("Tonight against the baseline: ann \N{MINUS SIGN}19.0 [")
+    drop = next(line for line in shown if line.startswith("ann: regression: drop of the Good share"))
+    value = float(drop.partition("against the baseline ")[2].partition(" points")[0])
+    assert 17 < value < 23 and "mean of" not in drop, "tonight's drop, not the mean of the newest nights"
 
 
 def test_a_regression_under_another_judge_is_still_the_models(world: World) -> None:
@@ -178,7 +191,7 @@ def test_repeated_looks_are_rebuilt_from_the_history(world: World) -> None:
     assert (stored.against, stored.watched, stored.nights) == ("baseline", 4, (nights[0],))
     good = [{item.prompt: item.good for item in record.judgments} for record in records if record]
     differences = np.array([good[-1][prompt] - good[0][prompt] for prompt in good[0]])
-    assert stored.good_sums == pytest.approx((PROMPTS, differences.sum(), (differences**2).sum()))
+    assert stored.good_sums == pytest.approx((PROMPTS, differences.sum(), (differences**2).sum(), PROMPTS))
     # Another night is pinned: the nights since then are counted anew.
     path = world.folder / "n.toml"
     path.write_text(f"baseline = {nights[2]}\n{path.read_text()}")
@@ -216,6 +229,13 @@ def test_floors_of_six_prompts(world: World) -> None:
     assert found["angry"].outcome == "inconclusive"
     assert found["angry"].high - found["angry"].low < 40, "probabilities vary less than labels do"
     assert world.run("2026-12-01").exit_code == 1
+
+
+def test_a_collapse_below_a_floor_shows_on_its_first_night(world: World) -> None:
+    world.write(gates="[gates]\n[gates.floors]\nsad = 45\n", models=("ann",))
+    nights = [live(world, f"2026-12-0{day}") for day in range(1, 6)]
+    nights.append(live(world, "2026-12-06", curt=frozenset({("ann", "sad")})))
+    assert nights[-2].exit_code != 1 and nights[-1].exit_code == 1
 
 
 def write_responses(path: Path, names: tuple[str, ...], text: str) -> None:

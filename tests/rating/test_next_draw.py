@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -169,10 +171,50 @@ def collected(folder: Path) -> list[dict[str, Any]]:
     return [row for _, row in read_rows(folder / "ratings.jsonl")]
 
 
-def test_two_people_speak_for_themselves(tmp_path: Path) -> None:
-    file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
+def next_words(said: Result) -> list[str]:
+    """The words of the printed next command."""
+    return shlex.split(said.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
+
+
+def test_few_raters_decide_nothing_and_more_raters_are_advised(tmp_path: Path) -> None:
+    """`rate status` and `compare --ratings` give the same verdict, and advise what runs."""
+    file, folder, ratings = tmp_path / "replies.jsonl", tmp_path / "plan", tmp_path / "plan" / "ratings.jsonl"
     write_rows(file, rows_of(made_replies(100, PAIR)))
-    run("rate", "plan", file, "--people", 2, "--each", 103, "--out", folder)
-    rate_all(folder, read_plan(folder), {"quorvex-large": 0.2, "blimtar-7b": 0.8})
-    said = run("rate", "status", folder)
-    assert "settled: blimtar-7b is better" in said.output and "fewer than four people" in said.output
+    run("rate", "plan", file, "--people", 2, "--each", 203, "--out", folder)
+    good = {"quorvex-large": 0.2, "blimtar-7b": 0.8}
+    rate_all(folder, read_plan(folder), good)
+    collected(folder)
+    run("score", file, "--judge", "length", "--out", tmp_path / "run")
+    words = ("compare", tmp_path / "run", "--calibration", "none", "--ratings", ratings)
+    status, compared = run("rate", "status", folder), run(*words)
+    few = re.search(r"2 raters are too few for a verdict; 4 are needed\. Good share .*%\.", status.stdout)
+    assert few and few[0] in " ".join(compared.stdout.split())
+    assert "settled" not in status.output
+    advised = ["rate", "next", str(folder), "--people", "2"]
+    assert next_words(status) == next_words(compared) == advised
+    links = list(read_plan(folder).raters)
+    run(*advised)
+    plan = read_plan(folder)
+    assert list(plan.raters)[:2] == links and plan.people == 4
+    rate_all(folder, plan, good)
+    collected(folder)
+    status, compared = run("rate", "status", folder), run(*words, "--json")
+    assert "settled: blimtar-7b is better" in status.stdout
+    (pair,) = json.loads(compared.stdout)["pairs"]
+    assert (pair["one"], pair["verdict"]) in {("blimtar-7b", "better"), ("quorvex-large", "worse")}
+
+
+def test_once_every_reply_is_rated_more_raters_are_advised(tmp_path: Path) -> None:
+    file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
+    write_rows(file, rows_of(made_replies(12, PAIR)))
+    run("rate", "plan", file, "--people", 4, "--each", 24, "--out", folder)
+    rate_all(folder, read_plan(folder), dict.fromkeys(PAIR, 0.5))
+    collected(folder)
+    run("score", file, "--judge", "length", "--out", tmp_path / "run")
+    compare = ("compare", tmp_path / "run", "--calibration", "none", "--ratings", folder / "ratings.jsonl")
+    for words in (("rate", "status", folder), compare):
+        advised = next_words(run(*words))
+        assert advised[:4] == ["rate", "next", str(folder), "--people"]
+    run(*advised)
+    assert "rate open" in run("rate", "status", folder).stderr
+    assert "--people" in run("rate", "next", folder, code=2).output

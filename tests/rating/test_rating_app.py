@@ -12,13 +12,16 @@ from typing import Any
 
 import httpx
 import pytest
-from rating_plans import NAMES, made_replies, make_plan, serving_plan
+from click.testing import CliRunner
+from rating_plans import NAMES, make_plan, serving_plan
 
+import cli
 from data.errors import OperationalError, UserError
 from data.records import LABELS
-from rating.collect import collect, count_rated, interval_width
-from rating.journal import JOURNAL_FILE, Entry, Journal, lock_plan
-from rating.plan import RatingPlan, draw_plan
+from data.tables import write_rows
+from rating.collect import collect, count_rated
+from rating.journal import JOURNAL_FILE, Journal, lock_plan
+from rating.plan import RatingPlan, read_plan
 
 
 @pytest.fixture
@@ -163,26 +166,41 @@ def test_many_raters_at_once_lose_and_double_nothing(
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(send, jobs)) == {200}
     assert sorted((row["token"], row["place"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
-    said = client.get(f"/r/{next(iter(plan.raters))}/state").json()["progress"]
-    assert said.startswith("All together: 80 of 80; the interval is now ±")
 
 
-def test_the_interval_narrows_as_ratings_come_and_ends_where_it_was_said_to() -> None:
-    rng = random.Random(5)
-    plan = draw_plan(made_replies(80), people=8, each=50, seed=0).plan
-    ratings = [
-        (token, Entry(place=place, label=rng.choice(LABELS))) for place in range(50) for token in plan.raters
-    ]
-    assert interval_width(plan, ratings[:8]) is None
-    widths = [interval_width(plan, ratings[:count]) for count in (120, 240, 400)]
-    assert all(width is not None for width in widths)
-    now = [width.now for width in widths if width]
-    assert now[0] > now[1] > now[2] and 0.05 < now[2] < 0.25
-    middle = widths[1]
-    assert middle is not None and middle.at_end == pytest.approx(now[2], rel=0.35)
-    few = [(token, entry) for token, entry in ratings if token in list(plan.raters)[:3]]
-    assert interval_width(plan, few) is None, "three people of eight show nothing of how people differ"
-    alone = draw_plan(made_replies(80, NAMES[:1]), people=1, each=50, seed=0).plan
-    mine = [(next(iter(alone.raters)), entry) for _, entry in ratings[::8]]
-    width = interval_width(alone, mine)
-    assert width is not None and 0.08 < width.now < 0.3
+def test_the_page_gets_the_time_that_is_left_and_no_interval(client: httpx.Client, plan: RatingPlan) -> None:
+    """200 words a minute and five seconds a rating; nothing of what others rated."""
+    token = next(iter(plan.raters))
+    state = client.get(f"/r/{token}/state").json()
+    assert set(state) == {"items", "acts"}
+    for item in state["items"]:
+        texts = [item["prompt"], item["response"], item.get("situation", "")]
+        words = " ".join([*texts, *(turn["text"] for turn in item.get("context", ()))]).split()
+        assert item["seconds"] == pytest.approx(5 + len(words) * 0.3, abs=0.06)
+    sent = client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good"))
+    assert sent.json() == {}
+
+
+@pytest.mark.parametrize("shape", ["messages", "conversation"])
+def test_whole_conversations_are_rated(tmp_path: Path, shape: str) -> None:
+    def rows(model: str, number: int) -> list[dict[str, Any]]:
+        said = [f"My cat {number} died.", f"She was {number}."]
+        replies = [f"Oh no, {number}.", f"I am sorry ({model[0]})."]
+        about = {"model": model, shape: f"{model} {number}"}
+        if shape == "conversation":
+            return [{**about, "prompt": one, "response": two} for one, two in zip(said, replies, strict=True)]
+        turns = [("user", said[0]), ("assistant", replies[0]), ("user", said[1]), ("assistant", replies[1])]
+        return [{**about, "messages": [{"role": role, "content": text} for role, text in turns]}]
+
+    file, folder = tmp_path / "chats.jsonl", tmp_path / "plan"
+    write_rows(file, [row for model in NAMES[:2] for n in range(12) for row in rows(model, n)])
+    words = ["rate", "plan", str(file), "--people", "4", "--each", "8", "--out", str(folder)]
+    done = CliRunner().invoke(cli.main, words)
+    assert "4 people rate 8 conversations each, in about 2 min" in done.stdout, done.output
+    with serving_plan(folder) as client:
+        token = next(iter(read_plan(folder).raters))
+        page, state = client.get(f"/r/{token}").text, client.get(f"/r/{token}/state").json()
+    assert '"unit": "conversation"' in page and "You see one conversation at a time" in page
+    item = state["items"][0]
+    assert [turn["answers"] for turn in item["context"]] == [False, True]
+    assert item["prompt"].startswith("She was") and item["response"].startswith("I am sorry")

@@ -33,7 +33,7 @@ from reports.html import TEMPLATES
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
     *("verdict", "agreement", "models", "bias", "emotions", "confusion", "disagreements"),
-    *("planning", "ask-first", "reliability", "runs", "reading", "misuse", "provenance"),
+    *("ask-first", "reliability", "runs", "reading", "misuse", "provenance"),
 )
 QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}

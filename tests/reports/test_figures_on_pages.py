@@ -46,8 +46,7 @@ def estimates(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
         if {"value", "low", "high"} <= value.keys() and isinstance(value["value"], float):
             yield place, value["value"]
         for name, item in value.items():
-            if name != "worth_in_ratings":  # only of the judge as a whole
-                yield from estimates(item, f"{place}/{name}")
+            yield from estimates(item, f"{place}/{name}")
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from estimates(item, f"{place}/{number}")

@@ -12,6 +12,7 @@ from typing import Any
 from repository import ROOT
 
 from calibration.estimate import Estimate, Interval
+from calibration.prompt_fit import PromptFit
 from data.records import EMOTIONS, LABELS
 from nightly.history import open_history
 from nightly.schema import (
@@ -63,10 +64,11 @@ def make_night(number: int = 0, *, config: str = "c1", models: int = 2, response
                 cost=0.01,
                 seconds=3.5,
                 notes=("Read it with care.",),
+                fit=PromptFit(Estimate(0.97, Interval(0.95, 0.99)), prompts=160, repeated=0.0),
             )
             for name in names
         ),
-        changes=tuple(make_change(name, -0.01, good_sums=(3.0, 0.1, 0.2)) for name in names),
+        changes=tuple(make_change(name, -0.01, good_sums=(3.0, 0.1, 0.2, 3.0)) for name in names),
         emotions=tuple(
             EmotionResult(model=name, emotion=emotion, n=5, bad=1.0, okay=1.5, good=2.5)
             for name in names

@@ -1,4 +1,4 @@
-"""Rated sets with several systems, as calibrations and as models to estimate; see `training.system_means`.
+"""Rated sets with several systems, as calibrations and as models to estimate; see `system_means`.
 
 A score that is no probability is measured in standard deviations within a system, as the product does where
 its bounds are not 0 and 1.
@@ -12,6 +12,7 @@ from itertools import combinations
 from unittest.mock import patch
 
 import numpy as np
+from system_means import SystemMean, read_system_means
 
 from calibration.shares import transport as transport_module
 from calibration.shares.transport import (
@@ -22,7 +23,6 @@ from calibration.shares.transport import (
     transport,
     transport_difference,
 )
-from training.system_means import SystemMean, read_system_means
 
 
 @dataclass(frozen=True, kw_only=True)

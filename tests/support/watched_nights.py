@@ -1,12 +1,11 @@
 """Years of nights, with and without a change, as a watch has them."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from calibration.estimate import Floats
-from calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change
+from calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change, update
 
 PROMPTS = 160
 SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
@@ -36,11 +35,12 @@ def year(
     baseline_nights: int = 1,
     variation: float = 0.0,
     memory: float = 0.0,
+    fewest: int = PROMPTS,
 ) -> Watch:
     """A simulated history with prompts and a baseline of its own.
 
     `variation` is the spread of what all answers of a night have in common, `memory` its correlation from
-    night to night.
+    night to night. The prompts dwindle to the `fewest` over the first quarter.
     """
     base = rng.beta(3, 2, size=PROMPTS)
     apart = answers(rng, kind, base, nights) - answers(rng, kind, base, baseline_nights).mean(axis=0)
@@ -49,8 +49,11 @@ def year(
         apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
     if drop_at is not None:
         apart[drop_at:] -= drop
-    sums = zip(apart.sum(axis=1).tolist(), (apart**2).sum(axis=1).tolist(), strict=True)
-    return Watch(baseline_nights=baseline_nights, nights=tuple((PROMPTS, *night) for night in sums))
+    watch = ()
+    for night, differences in enumerate(apart):
+        left = max(fewest, round(PROMPTS - 4 * (PROMPTS - fewest) * night / nights))
+        watch = update(watch, differences[:left], 1 / baseline_nights)
+    return watch
 
 
 def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
@@ -64,7 +67,7 @@ def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: f
 
 def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
     """The first night on which a drop beyond the limit is shown; infinite for never."""
-    for night in range(start, len(watch.nights) + 1):
+    for night in range(start, len(watch) + 1):
         ends = recent_change(until(watch, night)).interval
         if ends is not None and ends.high < -limit:
             return night
@@ -72,4 +75,4 @@ def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
 
 
 def until(watch: Watch, night: int) -> Watch:
-    return replace(watch, nights=watch.nights[:night])
+    return watch[:night]

@@ -2,16 +2,22 @@
 
 import random
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import cli
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange, join_ratings
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Rating, Turn
+from data.tables import write_rows
 from judge.robustness.catalogue import read_perturbations, read_replies
+from rating.journal import Entry, Journal
+from rating.plan import read_plan, read_texts
 from training.examples import (
     KIND_SCORE,
     MIDDLE,
@@ -27,7 +33,7 @@ from training.examples import (
 from training.graded_replies import read_graded_replies, read_grades, read_written_replies
 from training.rated_sets import RatedItem
 from training.recipe import Recipe
-from training.training_data import TrainingData, without_situations
+from training.training_data import TrainingData, read_training_data, without_situations
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
@@ -50,6 +56,29 @@ def test_every_rating_of_empathy_whose_exchange_is_present_is_joined() -> None:
     ]
     assert [e.group for e in joined] == ["7", "7", "q"], "a dialogue's number, else the prompt"
     assert [e.batch for e in joined] == ["3", "9", "r"], "the rating's, else the exchange's, else the rater"
+
+
+def test_ratings_of_a_plan_of_two_files_belong_to_the_joined_file(tmp_path: Path) -> None:
+    """Rows without ids are numbered by file: `rate` and `train` name them differently."""
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path in files:
+        rows = [{"prompt": f"p{n}", "response": f"{path.stem} says {n}"} for n in range(8)]
+        write_rows(path, rows)
+    joined, plan = tmp_path / "all.jsonl", tmp_path / "plan"
+    joined.write_text("".join(path.read_text() for path in files))
+    words = ["rate", "plan", *files, "--people", 2, "--each", 8, "--out", plan]
+    assert CliRunner().invoke(cli.main, [str(word) for word in words]).exit_code == 0
+    made, texts = read_plan(plan), read_texts(plan)
+    with closing(Journal(plan, made)) as journal:
+        for token, rater in made.raters.items():
+            for place, key in enumerate(rater.order):
+                label = "Good" if texts[key]["response"].startswith("a") else "Bad"
+                journal.record(token, key, 1, Entry(place=place, label=label))
+    assert CliRunner().invoke(cli.main, ["rate", "collect", str(plan)]).exit_code == 0
+    data = read_training_data(joined, plan / "ratings.jsonl", [Recipe()], sets=None, texts=())
+    assert len(data.ratings) == made.count_design()
+    for item in data.ratings:
+        assert item.target == ((0, 0, 1) if item.exchange.response.startswith("a") else (1, 0, 0))
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_the_small_judge_sees_dismissals_and_heeds_no_orders() -> None:
     wanted = ("dismissal", "another prompt's reply", "injected verdict")
     used = [item for item in read_perturbations() if item.name in wanted]
     found = measure("classifier-small", perturbations=used, written=[])
-    assert "fails" not in {item.effect.result for item in found.effects}
+    assert "fails" not in {item.result for item in found.effects}
 
 
 def measure(name: str, **options: Any) -> Robustness:

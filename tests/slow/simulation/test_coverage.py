@@ -31,13 +31,12 @@ from calibration.comparison.judged_models import ComparisonSettings, compared_le
 from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
-from calibration.monitoring.confidence_sequence import Watch, recent_change, update
+from calibration.monitoring.confidence_sequence import recent_change, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.ppi import ppi_estimate
-from calibration.shares.tally import Tally, model_shares
-from data.records import LABELS, Judgment
+from data.records import LABELS
 
 Hits = Mapping[str, bool]
 DRAWS = 2000
@@ -214,27 +213,6 @@ def compared(
     return draw
 
 
-def conversations(level: float, count: int) -> Callable[[np.random.Generator], Hits]:
-    """The share of Good over few conversations of a bot, with the slope and cuts of the shipped judge."""
-
-    def chances(size: int, rng: np.random.Generator) -> np.ndarray:
-        places = level + 0.5 * rng.standard_normal(size)
-        okay, good = (1 / (1 + np.exp(2.0 * (cut - places))) for cut in (-0.1, 0.7))
-        return np.stack([1 - okay, okay - good, good], axis=1)
-
-    wanted = float(chances(400_000, np.random.default_rng(0))[:, -1].mean())
-
-    def draw(rng: np.random.Generator) -> Hits:
-        tally = Tally()
-        for number, row in enumerate(chances(count, rng).tolist()):
-            known = {"id": str(number), "model": "bot", "content": "", "prompt_digest": f"{number:x}"}
-            tally.add(Judgment(**known, probabilities=dict(zip(LABELS, row, strict=True))))
-        (model,) = model_shares(tally, rng=rng, draws=1000, widened=True)
-        return {"Good": holds(model.shares["Good"].interval, wanted)}
-
-    return draw
-
-
 def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
     """Agreement of two people on 160 replies says little about the next two."""
 
@@ -271,9 +249,8 @@ def rewriting(rng: np.random.Generator) -> Hits:
     """Two rewritings a prompt, whose changes rise and fall together."""
     prompts = np.repeat(np.arange(20), 2)
     change = 0.1 + 0.2 * rng.normal(size=20)[prompts] + 0.1 * rng.normal(size=40)
-    was, is_good = np.zeros(40, dtype=bool), rng.random(40) < rng.beta(2, 3, 20)[prompts]
-    found = mean_change(np.full(40, 2.0), 2.0 + change, was, is_good, prompts, should="same", limit=0.1)
-    return {"change": holds(found.change.interval, 0.1), "flips": holds(found.to_good.interval, 0.4)}
+    found = mean_change(np.full(40, 2.0), 2.0 + change, prompts)
+    return {"change": holds(found.interval, 0.1)}
 
 
 def drift_parts(rng: np.random.Generator) -> Hits:
@@ -292,7 +269,7 @@ def every_night(rng: np.random.Generator) -> Hits:
     """The interval holds on all of sixty nights at once, though the baseline is a draw itself."""
     spread = SPREAD / math.sqrt(2)
     baseline = spread * rng.standard_normal(120)
-    watch, held = Watch(), True
+    watch, held = (), True
     for _ in range(60):
         watch = update(watch, spread * rng.standard_normal(120) - baseline)
         held &= holds(recent_change(watch).interval, 0.0)
@@ -336,13 +313,6 @@ PROMISES = {
     ),
     "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
-    **{
-        f"share of Good, {count} conversations, level {level}": Promise(
-            draw=conversations(level, count), cost=2
-        )
-        for level in (-0.15, 0.6)
-        for count in (20, 60, 200)
-    },
     "t, raters as units": Promise(draw=raters_as_units),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),

@@ -5,9 +5,9 @@ and verdicts. No judge was trained on the ratings it is compared with: the study
 a time, and the other sets are scored by `classifier-small`, which was trained on the study's ratings alone.
 The language models' scores of mental-align are recorded there. The file holds no texts.
 
-    python -m training.system_means DATA_FOLDER
+    PYTHONPATH=. python tests/support/system_means.py DATA_FOLDER
 
-writes `training/system_means.json`.
+writes `tests/data/system_means.json`.
 """
 
 import json
@@ -23,7 +23,6 @@ import numpy as np
 
 from calibration.artifact import CALIBRATION_FILE, read_calibration
 from calibration.cluster import contrast
-from calibration.estimate import Floats
 from data.importers import import_source
 from data.records import LABELS
 from judge.base import WEIGHTS, load_judge
@@ -32,7 +31,7 @@ from training.fit_conversations import evenly_spaced
 from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
 from training.trials import JUDGE, MODEL_APART, STUDY
 
-FILE: Final = Path(__file__).with_suffix(".json")
+FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
 STUDY_JUDGES: Final = ("classifier", "classifier-small")
 UNTRAINED_JUDGE: Final = "classifier-small"  # on the ratings of all sets but the study
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"
@@ -59,9 +58,9 @@ class SystemMean:
     is_probability: bool = True
 
 
-def read_system_means(path: Path = FILE) -> list[SystemMean]:
+def read_system_means() -> list[SystemMean]:
     """Return the stored means."""
-    return [SystemMean(**row) for row in json.loads(path.read_text(encoding="utf-8"))["systems"]]
+    return [SystemMean(**row) for row in json.loads(FILE.read_text(encoding="utf-8"))["systems"]]
 
 
 def study_means(name: str) -> Iterator[SystemMean]:
@@ -101,7 +100,8 @@ def conversation_means(name: str, folder: Path) -> Iterator[SystemMean]:
         rated = [(item.rating - low) / (high - low) for item, _ in rows]
         human = rated if None in labels else [float(label == len(LABELS)) for label in labels]
         raters = [item.rater or item.cluster for item, _ in rows]
-        yield _mean(name, UNTRAINED_JUDGE, system, [score for _, score in rows], human, raters)
+        figures = _figures([score for _, score in rows], human, raters)
+        yield SystemMean(set=name, judge=UNTRAINED_JUDGE, system=system, **figures)
 
 
 def recorded_means(folder: Path) -> Iterator[SystemMean]:
@@ -117,33 +117,20 @@ def recorded_means(folder: Path) -> Iterator[SystemMean]:
             by_judge, by_human = (
                 [(each[key] - low) / (high - low) for key in both] for each in (judged, human)
             )
+            figures = _figures(by_judge, by_human, both)
             name = f"{RECORDED}/{attribute}"
-            yield _mean(name, judge, system, by_judge, by_human, both, is_probability=False)
+            yield SystemMean(set=name, judge=judge, system=system, is_probability=False, **figures)
 
 
-def _mean(
-    name: str,
-    judge: str,
-    system: str,
-    judged: list[float],
-    human: list[float],
-    clusters: list[str],
-    *,
-    is_probability: bool = True,
-) -> SystemMean:
-    values: Floats = np.array(human)
+def _figures(judged: list[float], human: list[float], clusters: list[str]) -> dict[str, Any]:
     numbers = np.unique(clusters, return_inverse=True)[1]
-    return SystemMean(
-        set=name,
-        judge=judge,
-        system=system,
-        judge_mean=float(np.mean(judged)),
-        judge_sd=float(np.std(judged, ddof=1)),
-        human_mean=float(values.mean()),
-        human_error=contrast(values, np.ones(len(values)), numbers).error,
-        n=len(values),
-        is_probability=is_probability,
-    )
+    return {
+        "judge_mean": float(np.mean(judged)),
+        "judge_sd": float(np.std(judged, ddof=1)),
+        "human_mean": float(np.mean(human)),
+        "human_error": contrast(np.array(human), np.ones(len(human)), numbers).error,
+        "n": len(human),
+    }
 
 
 def main(folder: Path) -> None:
@@ -153,12 +140,12 @@ def main(folder: Path) -> None:
         if facts.systems:
             means += conversation_means(name, folder)
     means += recorded_means(folder)
-    rows = ",\n".join(json.dumps(_rounded(asdict(mean))) for mean in means)
+    rounded = (
+        {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(mean).items()}
+        for mean in means
+    )
+    rows = ",\n".join(map(json.dumps, rounded))
     FILE.write_text(f'{{"systems": [\n{rows}\n]}}\n', encoding="utf-8")
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: round(value, 6) if isinstance(value, float) else value for key, value in row.items()}
 
 
 if __name__ == "__main__":
