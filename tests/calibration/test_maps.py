@@ -1,7 +1,6 @@
 """Maps of probabilities: planted distortions are undone, and sound ones left alone."""
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -9,15 +8,8 @@ import pytest
 from scipy.special import softmax
 
 from calibration.agreement.metrics import calibration_error, log_losses, reliability_curve
-from calibration.cluster import clustered_share
 from calibration.estimate import Floats
-from calibration.label_maps import (
-    FROM_PROBABILITIES,
-    LabelMap,
-    MapKind,
-    choose_map,
-    fit_map,
-)
+from calibration.label_maps import FROM_PROBABILITIES, LabelMap, MapKind, choose_map, fit_map
 from data.records import to_plain
 
 
@@ -120,14 +112,3 @@ def test_the_curve_has_the_bins_of_the_calibration_error() -> None:
     assert np.mean(covered) >= 0.8
     assert reliability_curve([], []) == ()
     json.dumps([to_plain(item) for item in curve], allow_nan=False)
-
-
-def test_clustered_shares_allow_for_clusters() -> None:
-    hits, alone, together = np.repeat([True, False] * 20, 5), np.arange(200), np.repeat(np.arange(40), 5)
-    one, two = clustered_share(hits, alone).interval, clustered_share(hits, together).interval
-    assert one is not None and two is not None
-    assert two.high - two.low > 2 * (one.high - one.low)  # the design effect is 5
-    sure = clustered_share(np.ones(30, dtype=bool), np.arange(30))
-    assert sure.value == 1 and sure.interval is not None and 0.8 < sure.interval.low < 0.95
-    assert clustered_share(np.ones(3, dtype=bool), np.zeros(3, dtype=np.intp)).interval is None
-    assert math.isnan(clustered_share(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.intp)).value)

@@ -17,13 +17,7 @@ from data.records import Exchange
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
 from judge.llm.judge_prompt import default_program, read_program, write_program
-from judge.llm.optimize_prompt import (
-    OptimizeSettings,
-    make_signature,
-    merge_ratings,
-    optimize,
-    split_rated,
-)
+from judge.llm.optimize_prompt import OptimizeSettings, make_signature, merge_ratings, optimize, split_rated
 from judge.llm.prompted import PromptedJudge
 
 pytestmark = pytest.mark.slow  # searches

@@ -27,10 +27,7 @@ CHATS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
     judge, conversations = load_both_units("classifier")
-    with (
-        serving(judge, conversations=conversations) as url,
-        httpx.Client(base_url=url, timeout=60) as client,
-    ):
+    with serving(judge, conversations=conversations) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 

@@ -10,26 +10,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from simulated_ratings import (
-    MIDDLE,
-    Design,
-    World,
-    calibrated,
-    draw_models,
-    truth,
-    two_models,
-)
+from simulated_ratings import MIDDLE, Design, World, calibrated, draw_models, truth, two_models
 from watched_nights import SPREAD
 
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import TABLE_STATISTICS
 from calibration.bias.rewrite_effects import mean_change
 from calibration.bootstrap import mean_intervals, resample_clusters
-from calibration.cluster import clustered_share, contrast
+from calibration.cluster import clustered_share
 from calibration.comparison.differences import differences
 from calibration.comparison.judged_models import ComparisonSettings, compared_level
 from calibration.comparison.rated_differences import rated_difference
-from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
 from calibration.monitoring.confidence_sequence import recent_change, update
 from calibration.monitoring.drift import split_change
@@ -135,18 +126,6 @@ def clustered_wilson(rng: np.random.Generator) -> Hits:
     return {"share": holds(clustered_share(hits, cluster).interval, 0.8)}
 
 
-def cluster_contrast(rng: np.random.Generator) -> Hits:
-    """A slope within strata, of few clusters of unequal size; and a mean whose raters and items cross."""
-    cluster = np.repeat(np.arange(16), np.arange(4, 20))
-    feature, strata = rng.normal(size=len(cluster)), cluster % 2
-    values = 0.3 * feature + strata + rng.normal(size=16)[cluster] + rng.normal(size=len(cluster))
-    slope = contrast(values, feature, cluster, strata=strata).estimate()
-    rater, item = np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)
-    crossed = rng.normal(size=12)[rater] + rng.normal(size=12)[item] + rng.normal(size=144)
-    mean = contrast(crossed, np.ones(144), rater, items=item).estimate()
-    return {"slope": holds(slope.interval, 0.3), "crossed mean": holds(mean.interval, 0.0)}
-
-
 def ppi(raters: int) -> Callable[[np.random.Generator], Hits]:
     def draw(rng: np.random.Generator) -> Hits:
         models, shares = draw_models(World(models=2), 100, raters, rng)
@@ -224,21 +203,6 @@ def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
     return draw
 
 
-def raters_as_units(rng: np.random.Generator) -> Hits:
-    rater = np.repeat(np.arange(30), 10)
-    chance = rng.beta(2, 2, 60)
-    one, other = rng.random(300) < chance[rater], rng.random(300) < chance[rater + 30]
-    both = rng.random(300) < chance[rater]
-
-    def ratings(raters: np.ndarray, is_good: np.ndarray) -> RatingColumns:
-        names = np.full(len(raters), "")
-        return RatingColumns(model=names, rater=raters, rating=np.where(is_good, 3, 1), emotion=names)
-
-    apart = rater_test(ratings(rater, one), ratings(rater + 30, other))
-    shared = rater_test(ratings(rater, one), ratings(rater, both))
-    return {"Welch": holds(apart.difference.interval, 0.0), "shared": holds(shared.difference.interval, 0.0)}
-
-
 def two_published(rng: np.random.Generator) -> Hits:
     """The difference of two independent shares, from their own intervals."""
     one, other = (clustered_share(rng.random(80) < rate, np.arange(80)) for rate in (0.9, 0.7))
@@ -286,7 +250,6 @@ PROMISES = {
         for count, cost in ((8, 4), (40, 4), (150, 16))
     },
     "Wilson, share over clusters": Promise(draw=clustered_wilson),
-    "t, slope and crossed mean over clusters": Promise(draw=cluster_contrast, high=0.99),
     "PPI++, each reply by one rater": Promise(draw=ppi(1), high=0.985),
     "PPI++, each reply by three raters": Promise(draw=ppi(3), high=1.0),
     **{
@@ -313,7 +276,6 @@ PROMISES = {
     ),
     "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
-    "t, raters as units": Promise(draw=raters_as_units),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),
     "drift, judge's and model's part": Promise(draw=drift_parts),
