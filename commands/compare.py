@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -223,8 +224,11 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
             people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0
             rated = sum(level.ratings for level in compared.models)
             return say_more_ratings(ratings.parent, plan, rated, people=people)
+    if out := ctx.params["out"]:
+        return say_next(f"open {out / 'report.md'}")
     options = reading_words(ctx, ctx.params.keys() - ONCE)
-    say_next("to see it as a page", "compare", *runs, *options, "--html", "compared.html")
+    page = ("--html", "compared.html") if find_spec("jinja2") else ("--out", "compared")
+    say_next("to see it as a page", "compare", *runs, *options, *page)
 
 
 def _score_files(

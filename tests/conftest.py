@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_sets import COLD, WARM, speak, write_sets
 from repository import SAMPLES
+from topics import on_topic
 
 import cli
 from data.rated_exchanges import RatedExchange, join_ratings
@@ -47,10 +48,11 @@ def write_responses(tmp_path: Path) -> Write:
             {
                 "id": f"r{number}",
                 "model": f"model-{number % 3}",
-                "prompt": f"prompt {number // 3}",
-                "response": "so sorry " * (words + number % 7),
+                "prompt": prompt,
+                "response": f"{opening} {'so sorry ' * (words - 1 + number % 7)}",
             }
             for number in range(count)
+            for prompt, opening in [on_topic(number // 3)]
         )
         path = tmp_path / name
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -13,7 +13,7 @@ from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from data.rubric import in_words
-from data.text import UNDEFINED, listed, p_value, percent, points, signed
+from data.text import UNDEFINED, listed, p_value, percent, points, show, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
 from reports.comparison.pair_sentences import (
     describe_certainty,
@@ -35,7 +35,8 @@ KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
 BASES_NOTE = (
     "by: line, the judge corrected through calibrated models; ratings, human ratings of this model; both, the"
-    " two together; judge, the judge's own share, uncorrected."
+    " two together; judge, the judge's own share, uncorrected. fit: chance that a reply is closer to its own"
+    " prompt than to another."
 )
 
 
@@ -216,6 +217,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         return
     if not compared.has_baseline:
         yield ranking(compared)
+        if _is_many(compared) and {pair.verdict for pair in compared.pairs} == {"inconclusive"}:
+            return
     if _is_many(compared):
         yield from _verdicts_by_model(compared)
         return
@@ -346,16 +349,19 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
 
 def _levels(compared: ComparedRuns) -> Table:
     is_rated = bool(compared.baselines) or any(model.ratings for model in compared.models)
+    has_fit = any(model.fit for model in compared.models)
     rows = []
     for model in compared.models:
         shares = [_share(model, label) for label in LABELS]
+        fit = (show(model.fit.estimate if model.fit else None, digits=2, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
         basis = UNDEFINED if model.how == "refused" else model.how
-        rows.append(row(model.model, *shares, model.judged, *rated, basis))
+        rows.append(row(model.model, *shares, *fit, model.judged, *rated, basis))
     for study in compared.baselines:
         shares = [percent(study.shares[label], glue="\n") for label in LABELS]
-        rows.append(row(study.name, *shares, "", study.ratings, "people"))
-    head = ("model", *LABELS, "judged", *(("rated",) if is_rated else ()), "by")
+        rows.append(row(study.name, *shares, *([""] if has_fit else []), "", study.ratings, "people"))
+    columns = (*(["fit"] if has_fit else []), "judged", *(["rated"] if is_rated else []))
+    head = ("model", *LABELS, *columns, "by")
     return Table(
         caption=f"Estimated % of {NOUNS[compared.judge.unit]}, with 95% CI",
         head=head,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from topics import on_topic
 
 import cli
 from calibration.artifact import read_calibration, write_calibration
@@ -61,11 +62,12 @@ def write_exchanges(rows: Iterable[Mapping[str, Any]], name: str = "texts.jsonl"
         {
             "id": row["id"],
             "model": row["model"],
-            "prompt": f"prompt {number}",
-            "response": "so sorry " * (4 * row["rating"] + number % 5),
+            "prompt": prompt,
+            "response": f"{opening} {'so sorry ' * (4 * row['rating'] - 1 + number % 5)}",
             "emotion": ("sad", "joyful")[number % 2],
         }
         for number, row in enumerate(rows)
+        for prompt, opening in [on_topic(number)]
     )
     write_rows(Path(name), texts)
     return Path(name)
@@ -126,7 +128,7 @@ def test_a_judge_that_always_errs_is_shown_with_texts() -> None:
     assert report["agreement"]["qwk"]["value"] == 0
     worst = report["disagreements"]["too_kind"][0]
     assert (worst["label"], worst["ratings"]) == ("Good", ["Bad"])
-    assert worst["response"].startswith("so sorry")
+    assert "so sorry" in worst["response"]
     assert report["disagreements"]["too_harsh"] == []
     assert report["verdict"][0].startswith("Do not rely on it yet")
 
@@ -202,15 +204,16 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def score_new(*options: object) -> Result:
     """Score two models nobody rated: one like the others, one of a single word."""
     rows = [
-        {"model": model, "prompt": f"p{number}", "response": "so sorry " * (words + number % 9)}
-        for model, words in (("new", 6), ("terse", 0))
+        {"model": model, "prompt": prompt, "response": f"{opening} {'so sorry ' * words}"}
         for number in range(60)
+        for prompt, opening in [on_topic(number)]
+        for model, words in (("new", 5 + number % 9), ("terse", number % 2))
     ]
-    write_rows(Path("new.jsonl"), [{**row, "response": row["response"] or "ok"} for row in rows])
+    write_rows(Path("new.jsonl"), rows)
     return run("score", "new.jsonl", "--judge", "length", "--out", "new", *options)
 
 
-def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitted: Path) -> None:
+def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted: Path) -> None:
     calibration = read_calibration(fitted)
     assert (calibration.judge, calibration.version) == ("length", load_judge("length").version)
     done = score_new("--calibration", fitted, "--verbose")
@@ -224,11 +227,10 @@ def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitte
     assert sum(share["value"] for share in models["new"]["corrected"].values()) == pytest.approx(1, abs=1e-5)
     raw = models["new"]["shares"]["Good"]
     assert good["high"] - good["low"] > raw["high"] - raw["low"], "a line's error is added to that of prompts"
-    assert models["terse"]["corrected"] is None
-    assert "calibrated range" in models["terse"]["refused"]
-    assert "terse: level refused" in done.stdout
-    assert "No figure for terse (the judge alone: " in done.stdout
-    assert ": below every model people rated." in " ".join(done.stdout.split())
+    bound = models["terse"]["corrected"]["Good"]
+    assert bound["low"] == 0 < bound["value"] < bound["high"] < good["high"]
+    assert f"{100 * bound['high']:.0f} or less" in done.stdout
+    assert "terse: outside the range of the rated models" in " ".join(done.stdout.split())
     assert f"calibration {calibration.digest[:12]} fits" in done.stdout
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from repository import SHARED
+from topics import on_topic
 
 import cli
 
@@ -133,8 +134,9 @@ def test_runs_are_compared_from_score_on(write_responses) -> None:
 def replies(path: str, words: int, *, rows: int = 24, **keys: object) -> str:
     """Replies of about so many words, by which the judge `length` goes, and no model's name."""
     lines = [
-        {"prompt": f"My day {at} was hard.", "response": " ".join(["kind"] * (words + at % 5)), **keys}
+        {"prompt": prompt, "response": " ".join([opening, *["kind"] * (words - 2 + at % 5)]), **keys}
         for at in range(rows)
+        for prompt, opening in [on_topic(at)]
     ]
     Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -147,7 +149,7 @@ def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> No
     text = " ".join(done.stdout.split())
     assert text.startswith("new is probably better than old.")
     assert "The judge prefers new on 24 of 24 prompts and old on 0." in text
-    assert "Largest differences" in text and text.count("My day") == 3
+    assert "Largest differences" in text and text.count("all I can think about") == 3
     assert max(map(len, done.stdout.splitlines())) <= 80
     page = Path("page.html").read_text(encoding="utf-8")
     assert page.count('class="replies"') == 10 and "What to do next" in page and "24 of 24" in page
@@ -163,9 +165,10 @@ def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> No
 
 def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
     rows = [
-        {"prompt": f"p {at}", "response": f"{model} {at}", "model": model, "id": f"{model}-{at}"}
+        {"prompt": prompt, "response": f"{opening} {model}", "model": model, "id": f"{model}-{at}"}
         for model in "ab"
         for at in range(60)
+        for prompt, opening in [on_topic(at)]
     ]
     Path("replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     rng = np.random.default_rng(0)
@@ -183,16 +186,17 @@ def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
     assert run("compare", "replies.jsonl", "--judge", "length").exit_code == 0
 
 
-def test_many_models_are_compared_with_the_first() -> None:
+def test_many_models_that_cannot_be_told_apart_fit_on_a_screen() -> None:
     lines = [
-        {"prompt": f"My day {at}.", "response": " ".join(["so"] * (4 * model + at % 7)), "model": f"m{model}"}
+        {"prompt": prompt, "response": opening + " so" * (4 * model - 2 + at % 7), "model": f"m{model}"}
         for model in range(1, 21)
         for at in range(20)
+        for prompt, opening in [on_topic(at)]
     ]
     Path("many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = run("compare", "many.jsonl", "--judge", "length", "--html", "many.html")
     assert done.exit_code == 0, done.output
-    assert len(done.stdout.splitlines()) < 45 and "m20 has the largest" in done.stdout
+    assert len(done.stdout.splitlines()) < 45 and done.stdout.startswith("m20, m19, ")
     assert all(f"m{model} " in done.stdout for model in range(1, 21))
     refused = run("compare", "many.jsonl", "--judge", "length", "--check")
     assert refused.exit_code == 2 and "--baseline" in refused.stderr

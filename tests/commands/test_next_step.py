@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from locks import read_lock
 from repository import ROOT, SAMPLES
+from topics import on_topic
 
 import cli
 
@@ -48,14 +49,10 @@ def commands(group: click.Group = cli.main, path: tuple[str, ...] = ()) -> Itera
 
 def write_replies(path: str, count: int, models: int = 1) -> Path:
     rows = [
-        {
-            "id": f"{n}-{m}",
-            "model": f"m{m}",
-            "prompt": f"I lost my key, the {n}th.",
-            "response": "Oh no. " * (m + 1),
-        }
+        {"id": f"{n}-{m}", "model": f"m{m}", "prompt": prompt, "response": opening + " Oh no." * m}
         for n in range(count)
         for m in range(models)
+        for prompt, opening in [on_topic(n)]
     ]
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Path(path)
@@ -75,7 +72,7 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     assert "%" not in done.stdout.partition("\n")[2]
     assert next_of(done) == "Next, add replies: a figure needs 10 or more of a model"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
-    assert "No figure" not in enough and "its range is too narrow" in enough
+    assert "No figure" not in enough and "its interval is too narrow" in enough
 
 
 RUN_ONLY = """
@@ -100,20 +97,20 @@ cli.main(prog_name="empathy-judge")
 """
 
 
-def test_the_printed_next_steps_run_in_the_install_of_make_demo() -> None:
-    """From `score` on, each printed next step runs with the packages of requirements-run.lock alone."""
+@pytest.mark.parametrize("steps", [["score", "compare", "compare"], ["compare", "rate"]])
+def test_the_printed_next_steps_run_in_the_install_of_make_demo(steps: list[str]) -> None:
+    """Each printed next step runs with the packages of requirements-run.lock alone."""
     installed = ",".join((*read_lock("requirements-run.lock"), "empathy-judge"))
-    words = ["score", str(SAMPLES / "responses.jsonl"), "--judge", "length", "--calibration", "none"]
+    words = [steps[0], str(SAMPLES / "responses.jsonl"), "--judge", "length", "--calibration", "none"]
     commands = []
-    while words[:2] != ["rate", "open"]:
+    while words and words[:2] != ["rate", "open"]:
         commands.append(words[0])
         command = [sys.executable, "-c", RUN_ONLY, installed, *words]
         environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert result.returncode in (0, 3), result.stderr
         words = shlex.split(result.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
-        words = [str(SAMPLES / "responses.jsonl") if word == "RESPONSES.jsonl" else word for word in words]
-    assert commands == ["score", "compare", "rate"]
+    assert commands == steps
 
 
 @pytest.mark.parametrize("words", [("--help",), ("score", "--help"), ("score", "f.jsonl"), ("compare",)])

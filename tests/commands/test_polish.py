@@ -139,7 +139,7 @@ def test_no_column_of_the_table_goes_missing(scored: str, write_responses: Write
         for share in model["shares"].values():
             assert f"{100 * share['value']:.1f}" in shown
             assert f"[{100 * share['low']:.1f}, {100 * share['high']:.1f}]" in shown
-    table = shown[: shown.index("per cent of replies")].splitlines()
+    table = shown[: shown.index("% of replies, with 95% CI")].splitlines()
     assert max(map(len, table)) <= columns
     for name in ("Bad", "Okay", "Good", "unscored"):
         assert any(name in line for line in table)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from repository import ROOT
+from topics import on_topic
 
 import cli
 from data.crisis import danger_said
@@ -116,11 +117,12 @@ def test_score_compare_and_the_summary_say_what_to_read(
         {
             "id": f"{model}{n}",
             "model": model,
-            "prompt": f"{text} {n}",
-            "response": "I'm so sorry." * len(model),
+            "prompt": f"{text}{prompt}",
+            "response": opening + " I'm so sorry." * len(model),
         }
         for model in ("a", "bb")
-        for n, text in enumerate(["I want to die.", "My cat ran off.", "I lost my keys."] * 4)
+        for n, text in enumerate(["I want to die. ", "", ""] * 4)
+        for prompt, opening in [on_topic(n)]
     ]
     Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = CliRunner().invoke(cli.main, ["score", "r.jsonl", "--judge", "length", "--out", "run"])
@@ -139,11 +141,11 @@ def test_score_compare_and_the_summary_say_what_to_read(
     assert any(said in note for note in json.loads(compared.stdout)["notes"])
     safe = [row for row in rows if "die" not in row["prompt"]]
     Path("safe.jsonl").write_text("".join(json.dumps(row) + "\n" for row in safe))
-    assert (
-        CliRunner().invoke(cli.main, ["score", "safe.jsonl", "--judge", "length", "--out", "safe"]).exit_code
-        == 0
-    )
-    assert summary["models"] == json.loads(Path("safe/summary.json").read_text())["models"]
+    again = CliRunner().invoke(cli.main, ["score", "safe.jsonl", "--judge", "length", "--out", "safe"])
+    assert again.exit_code == 0
+    without = json.loads(Path("safe/summary.json").read_text())["models"]
+    for one, other in zip(summary["models"], without, strict=True):
+        assert {**one, "fit": None} == {**other, "fit": None}
     assert not Path("safe/to-read.jsonl").exists()
     listed = list(read_exchanges(Path("run/to-read.jsonl")))
     assert [(item.id, item.prompt, item.extra) for item in listed] == [

@@ -25,6 +25,9 @@ from click import Command, Context, Group
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT), str(ROOT / "tests" / "support")]
+from topics import on_topic  # noqa: E402
+
 EXPECTED = Path(__file__).resolve().parent / "expected"
 SAMPLES = ROOT / "data" / "samples"
 LABELS = ("Bad", "Okay", "Good")
@@ -88,6 +91,7 @@ def make_replies(models: Iterable[str] = MODELS, *, prompts: int = 48, seed: int
     rows = []
     for number in range(prompts):
         emotion = EMOTIONS[number % len(EMOTIONS)]
+        prompt, opening = on_topic(number)
         for model in models:
             count = max(1, MODELS[model][0] + chance.choice((-1, 0, 0, 1, 2)))
             rows.append(
@@ -96,10 +100,8 @@ def make_replies(models: Iterable[str] = MODELS, *, prompts: int = 48, seed: int
                     "model": model,
                     "emotion": emotion,
                     "situation": f"Something happened at work on day {number}.",
-                    "prompt": f"I feel {emotion} since day {number}, and nobody asked me about it.",
-                    "response": " ".join(
-                        [f"{emotion} since day {number}?", *(chance.choice(SENTENCES) for _ in range(count))]
-                    ),
+                    "prompt": prompt,
+                    "response": " ".join([opening, *(chance.choice(SENTENCES) for _ in range(count))]),
                 }
             )
     return rows
@@ -354,7 +356,6 @@ WALKS = (walk_score, walk_calibrate, walk_compare, walk_nights, walk_refusals, w
 
 def take(out: Path) -> None:
     """Walk in a temporary folder and write the facts into `out`."""
-    sys.path.insert(0, str(ROOT))
     os.environ |= {"COLUMNS": "200", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     os.environ.pop("GITHUB_ACTIONS", None)
     out = out.resolve()
