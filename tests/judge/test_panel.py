@@ -192,7 +192,7 @@ def test_what_the_second_leaves_unscored_stays_so(write_responses: Write) -> Non
     with ScriptedServer(refuse) as server:
         write_decision("asked.toml", server)
         done = score(write_responses(12), "--judge", write_cascade(ask_below=1.0), "--out", "run", "--json")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 5, "nothing could be judged"
     assert json.loads(done.stdout)["counts"] == {"judged": 0, "unscored": 12, "set_aside": 0}
     for judgment in read_judgments(Path("run/judgments.jsonl")):
         assert judgment.unscored == "HTTP 400: no" and judgment.label is None

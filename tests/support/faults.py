@@ -113,9 +113,9 @@ class Case:
     `prepare` fills a new folder. `calls` counts requests so far, of which `in_flight` may be lost by a kill.
     """
 
-    name: str
     arguments: Sequence[object]
     results: Sequence[str]
+    name: str = ""
     prepare: Callable[[Path], object] = lambda folder: None
     calls: Callable[[], int] = lambda: 0
     in_flight: int = 0
