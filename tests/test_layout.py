@@ -34,16 +34,8 @@ MODULES = [
     *sorted(path for room in (*ROOMS, CLIENT) for path in (ROOT / room).rglob("*.py")),
 ]
 HEAVY = {
-    "numpy",
-    "torch",
-    "transformers",
-    "sklearn",
-    "scipy",
-    "dspy",
-    "openai",
-    "pydantic",
-    "rich",
-    "pyarrow",
+    *("numpy", "torch", "transformers", "sklearn", "scipy"),
+    *("dspy", "openai", "pydantic", "rich", "pyarrow"),
 }
 
 

@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 from biased_judges import draw, rates
 
-from calibration.bias.audits import (
-    AUDITS,
-    COULD_NOT,
-    FOUND,
-    NONE_FOUND,
-    audit,
-    conclude,
-)
+from calibration.bias.audits import AUDITS, COULD_NOT, FOUND, NONE_FOUND, audit, conclude
 from calibration.bias.rewrite_effects import conclude as conclude_by_bounds
 from calibration.bias.rewrite_effects import mean_change
 from calibration.cluster import Contrast, contrast

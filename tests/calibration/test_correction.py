@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_pointestimate
 
-from calibration.shares.correction import (
-    MEAN,
-    ModelCorrection,
-    calibrated_models,
-    correct,
-    project,
-)
+from calibration.shares.correction import MEAN, ModelCorrection, calibrated_models, correct, project
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.records import LABELS

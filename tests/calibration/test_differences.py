@@ -8,11 +8,7 @@ import pytest
 from simulated_ratings import calibrated, two_models
 
 from calibration.comparison.differences import Difference, differences
-from calibration.comparison.judged_models import (
-    ComparisonSettings,
-    JudgedModel,
-    compared_level,
-)
+from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
 from calibration.comparison.published_models import PublishedModel
 from calibration.estimate import Estimate, Interval, estimate_of
 from calibration.prompt_fit import PromptFit

@@ -1,8 +1,10 @@
 """Calibrations on data with known answers: recorded language models, the shipped ones, and plain words."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,23 +146,23 @@ def test_a_name_in_the_line_is_taken_out_of_it() -> None:
     assert width(found["gpt-4"]) > width(found["new"])
 
 
-def test_a_calibration_is_applied_with_the_core_dependencies() -> None:
+def test_a_calibration_is_applied_with_the_core_dependencies(tmp_path: Path) -> None:
     """`score` runs on the base dependencies."""
+    words = [
+        "score",
+        "data/samples/responses.jsonl",
+        "--judge",
+        "classifier-small",
+        "--limit",
+        "36",
+        "--json",
+    ]
     program = (
         "import sys\n"
         "for name in ('sklearn', 'ppi_py', 'krippendorff'): sys.modules[name] = None\n"
-        "from calibration import read_calibration\n"
-        "from calibration.shares.correction import correct_shares\n"
-        "from calibration.shares.tally import Tally\n"
-        "from data.records import Exchange, judgment_of\n"
-        "from pathlib import Path\n"
-        "calibration = read_calibration(Path('judge/weights/classifier/calibration.json'))\n"
-        "tally = Tally()\n"
-        "for number in range(50):\n"
-        "    exchange = Exchange(id=str(number), prompt=str(number), response='r', model='new')\n"
-        "    judgment = judgment_of(exchange, {'Bad': 0.1, 'Okay': 0.3, 'Good': 0.6})\n"
-        "    tally.add(judgment)\n"
-        "assert correct_shares(tally, calibration)['new']\n"
+        "import cli; cli.main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-c", program, *words, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert all(model["corrected"]["Good"] for model in json.loads(done.stdout)["models"])

@@ -17,7 +17,6 @@ from calibration.comparison.rated_models import (
     compare_ratings,
     compare_sheet,
     rater_test,
-    rating_columns,
     read_people,
 )
 from calibration.multiple_testing import benjamini_hochberg, holm
@@ -171,27 +170,6 @@ def test_raters_as_units(rated: RatedComparison) -> None:
     assert by_group == {"positive": [6.70, 5.28, 0.93, 4.17], "negative": [5.45, 3.52, 2.33, 3.38]}
     effects = [row.design_effect for row in group(rated, "all").models]
     assert effects == pytest.approx([DESIGN_EFFECTS[name][-1] for name in PAPER], rel=0.03)
-
-
-def test_published_design_effects_are_those_of_the_ratings() -> None:
-    """By ICC(1) within raters, of whom each gave ten ratings."""
-    if not RATINGS.exists():
-        pytest.skip("the study's ratings are missing")
-    ratings = rating_columns(read_people(RATINGS), RATINGS)
-    for name, effects in DESIGN_EFFECTS.items():
-        own = ratings.take(ratings.model == name)
-        number = np.unique(own.rater, return_inverse=True)[1]
-        sizes = np.bincount(number)
-        found = []
-        for level in (1, 2, 3):
-            means = np.bincount(number, own.rating == level) / sizes
-            share = (own.rating == level).mean()
-            between = (sizes * (means - share) ** 2).sum() / (len(sizes) - 1)
-            within = (sizes * means * (1 - means)).sum() / (sizes.sum() - len(sizes))
-            usual = (sizes.sum() - (sizes**2).sum() / sizes.sum()) / (len(sizes) - 1)
-            icc = (between - within) / (between + (usual - 1) * within)
-            found.append(1 + ((sizes**2).sum() / sizes.sum() - 1) * icc)
-        assert found == pytest.approx(effects, abs=0.0006)
 
 
 def test_a_published_model_has_intervals_that_count_raters() -> None:

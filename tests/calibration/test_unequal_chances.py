@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,9 +56,9 @@ def test_shares_are_those_of_all_replies_and_their_intervals_hold() -> None:
     assert np.mean(held) >= 0.92
 
 
-def plan_rows(rng: np.random.Generator) -> list[dict[str, object]]:
+def plan_rows(rng: np.random.Generator) -> list[dict[str, Any]]:
     """Both models are Good on half of the prompts; of those where B is, three times as many were drawn."""
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for prompt in range(60):
         favours_b = prompt % 4 > 0
         for model in "AB":
@@ -95,21 +96,14 @@ def test_compare_weighs_a_plans_ratings(tmp_path: Path) -> None:
 def test_calibrate_weighs_a_plans_ratings() -> None:
     rows = plan_rows(np.random.default_rng(3))
     exchanges = {
-        str(row["id"]): Exchange(
-            id=str(row["id"]),
-            prompt=str(row["prompt_key"]),
-            response=f"reply {row['id']}",
-            model=str(row["model"]),
-        )
+        row["id"]: Exchange(id=row["id"], prompt=row["prompt_key"], response=row["id"], model=row["model"])
         for row in rows
     }
     judgments = [judgment_of(item, {"Bad": 0.3, "Okay": 0.2, "Good": 0.5}) for item in exchanges.values()]
+    levels = {"Good": 3.0, "Bad": 1.0}
     ratings = [
         Rating(
-            id=str(row["id"]),
-            rater=str(row["rater"]),
-            rating=3.0 if row["rating"] == "Good" else 1.0,
-            extra={"chance": row["chance"]},
+            id=row["id"], rater=row["rater"], rating=levels[row["rating"]], extra={"chance": row["chance"]}
         )
         for row in rows
     ]

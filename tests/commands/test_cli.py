@@ -14,11 +14,6 @@ Write = Callable[..., Path]
 GOOD = {"prompt": "I lost my job.", "response": "I'm so sorry to hear that."}
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
 

@@ -12,11 +12,6 @@ import cli
 WORDS = ("work", "dog", "exam", "move", "letter", "garden", "sister", "night")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def write_talks(model: str, count: int, longest: int, seed: int) -> str:
     """Conversations of one model; nothing anybody says has one of the words that are looked for."""
     rng, rows = random.Random(seed), []

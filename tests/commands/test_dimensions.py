@@ -20,11 +20,6 @@ NOTE = "These figures are of explorations, not of empathy as a whole. Good means
 PARTS = sorted(path.stem for path in RUBRICS.glob("*.toml") if read_rubric(path.stem).is_part)
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def run(*words: object) -> Result:
     return CliRunner().invoke(cli.main, list(map(str, words)), terminal_width=200)
 

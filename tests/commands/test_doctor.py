@@ -16,11 +16,6 @@ from judge.classifier.judge import ClassifierJudge
 SECRET = "sk-abcdefghijklmnop"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def doctor(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["doctor", *map(str, arguments)], terminal_width=80)
 
@@ -147,11 +142,7 @@ def test_a_history_that_cannot_be_opened() -> None:
 
 
 def test_a_file_that_is_none_fails_and_says_what_is_wrong() -> None:
-    said = {
-        "kind = ": "not TOML",
-        "kind = 'clasifier'": "did you mean 'classifier'?",
-        "x = 1": "model: ",
-    }
+    said = {"kind = ": "not TOML", "kind = 'clasifier'": "did you mean 'classifier'?", "x = 1": "model: "}
     for text, words in said.items():
         Path("bad.toml").write_text(text)
         found = look(Path("bad.toml"))["bad.toml"]

@@ -135,10 +135,7 @@ def test_a_local_judge_judges_the_anchors_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "code", "said"),
-    [
-        ("judge = 'jugde'\n", 2, "unknown judge 'jugde'"),
-        ("", 5, "ann: failed: http://127.0.0.1:1/v1"),
-    ],
+    [("judge = 'jugde'\n", 2, "unknown judge 'jugde'"), ("", 5, "ann: failed: http://127.0.0.1:1/v1")],
 )
 def test_a_mistake_and_a_dead_server_have_their_codes(
     tmp_path: Path, text: str, code: int, said: str

@@ -20,11 +20,6 @@ RATERS = tuple(f"r{number}" for number in range(6))
 Row = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
 

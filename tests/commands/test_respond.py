@@ -18,11 +18,6 @@ Start = Callable[..., "subprocess.Popen[str]"]
 COUNT = 60
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def prompts() -> Path:
     rows = ({"id": f"p{n}", "prompt": f"I lost {n} coins.", "emotion": "sad"} for n in range(COUNT))

@@ -12,7 +12,7 @@ from rows import make_rows, write_shards
 
 import cli
 from data.errors import OperationalError, UserError
-from data.storage import Remote, Shards, check_source, digest_source, find_source
+from data.storage import Shards, check_source, digest_source, find_source
 from data.tables import BadRow, read_exchanges, write_rows
 
 NAMES = {"a.jsonl": 4, "b.csv": 3, "c.parquet": 5}
@@ -90,13 +90,6 @@ def test_the_digest_is_of_names_and_contents_wherever_they_lie(tmp_path: Path, b
     assert digest_source(find_source(f"{bucket}/a.jsonl")) == digest_source(folder / "a.jsonl")
     (folder / "a.jsonl").rename(folder / "d.jsonl")
     assert digest_source(find_source(str(folder))) != digest
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_store_gives_what_the_disk_gives(tmp_path: Path, bucket: str, name: str) -> None:
-    folder = write_shards(tmp_path / "night", NAMES)
-    upload(folder, bucket)
-    assert list(read_exchanges(Remote(f"{bucket}/{name}"))) == list(read_exchanges(folder / name))
 
 
 def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, bucket: str) -> None:

@@ -204,51 +204,6 @@ def test_a_rating_is_a_finite_number(tmp_path: Path, value: object) -> None:
     assert found == [] and len(bad) == 1 and bad[0].problem.startswith(("rating: ", "not JSON: "))
 
 
-def test_a_cell_of_ten_thousand_brackets_is_a_bad_row(tmp_path: Path) -> None:
-    path = tmp_path / "deep.csv"
-    path.write_text(f"prompt,response,dialogue\na,b,{'[' * 10_000}\n")
-    found, bad = collect(path)
-    assert found == [] and bad[0].problem.startswith("dialogue: ")
-
-
-def test_a_row_nested_as_deep_as_json_goes_is_a_bad_row(tmp_path: Path) -> None:
-    path = tmp_path / "deep.jsonl"
-    with path.open("w") as out:
-        for depth in (100, 400, 800, 900, 950, 2_000):
-            out.write(f'{{"prompt": {"[" * depth}{"]" * depth}, "response": "b"}}\n')
-    found, bad = collect(path)
-    assert found == [] and [row.line for row in bad] == [1, 2, 3, 4, 5, 6]
-    for row in bad:
-        assert str(row).startswith(f"deep.jsonl:{row.line}: ")
-
-
-STRANGE = [
-    pytest.param("timestamp", 2**62, id="a time after the end of the calendar"),
-    pytest.param("date", 2**31 - 1, id="a day after the end of the calendar"),
-    pytest.param("binary", b"\xff\xfe", id="bytes that are no text"),
-]
-
-
-@pytest.mark.parametrize(("kind", "value"), STRANGE)
-def test_a_value_of_parquet_that_python_has_no_word_for(tmp_path: Path, kind: str, value: Any) -> None:
-    if kind == "timestamp":
-        column = arrow.array([value], arrow.int64()).view(arrow.timestamp("us"))
-    elif kind == "date":
-        column = arrow.array([value], arrow.int32()).view(arrow.date32())
-    else:  # a column that says it is text, and is not: other writers check as little
-        size = arrow.array([0, len(value)], arrow.int32()).buffers()[1]
-        column = arrow.StringArray.from_buffers(1, size, arrow.py_buffer(value))
-    table = arrow.table({"prompt": ["a"], "response": ["b"], "strange": column})
-    path = tmp_path / "strange.parquet"
-    parquet.write_table(table, path, version="2.6", store_schema=True)
-    try:
-        found, bad = collect(path)
-    except UserError as error:
-        assert str(path) in str(error)
-    else:
-        assert len(found) + len(bad) == 1
-
-
 def test_parquet_dates_and_bytes_are_kept_as_text(tmp_path: Path) -> None:
     path = tmp_path / "dated.parquet"
     row = {

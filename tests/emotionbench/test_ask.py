@@ -18,7 +18,6 @@ from emotionbench.administer import (
     read_filled,
     run_alignment,
     sheet_schema,
-    write_sheet,
 )
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import read_sheets
@@ -65,23 +64,6 @@ def test_orders_follow_from_the_seed_and_the_first_is_the_questionnaires_own() -
     again = Inquiry(questionnaire=PANAS, situations=TWO, seed=3)
     assert again.order(7) == list(orders[7])
     assert Inquiry(questionnaire=PANAS, situations=(), seed=4).order(7) != list(orders[7])
-
-
-def test_where_items_differ_in_what_marks_mean_each_says_it(tmp_path: Path) -> None:
-    jealousy = read_questionnaire("MJS", copy=write_copy("MJS", tmp_path))
-    lines = write_sheet(jealousy, [9, 1], None).split("\n\n")[-2].splitlines()
-    assert lines == [
-        "1. Item 9. (1 = it would please me greatly, 7 = it would upset me greatly)",
-        "2. Item 1. (1 = at no time, 7 = always)",
-    ]
-
-
-def write_copy(name: str, folder: Path) -> Path:
-    count = read_questionnaire(name).items
-    path = folder / "questionnaires.json"
-    questions = {str(number): f"Item {number}." for number in range(1, count + 1)}
-    path.write_text(json.dumps([{"name": name, "questions": questions}]), encoding="utf-8")
-    return path
 
 
 def test_a_run_asks_for_every_sheet_and_puts_marks_back_in_their_place(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from data.errors import UserError
 from emotionbench.alignment import read_norms
 from emotionbench.importer import import_results
 from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import PEOPLE
 from emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
@@ -49,29 +48,6 @@ def test_default_and_evoked_columns_become_sheets(tmp_path: Path) -> None:
     assert second.missing == "15 of 20 marks missing"
 
 
-def test_columns_that_are_empty_or_absent_are_counted_not_dropped(tmp_path: Path) -> None:
-    path = write_results(
-        tmp_path / "m-PANAS-testing.csv",
-        column("General_test-0_order-0"),
-        column("Guilt-0_scenario-0_test-0_order-0"),
-        column("Guilt-0_scenario-0_test-1_order-0", [""] * 20),
-        column("Guilt-0_scenario-2_test-0_order-0", ["", *["2"] * 19]),
-        column("Guilt-0_scenario-2_test-1_order-0", ["x"] * 20),
-        column("Joy-0_scenario-0_test-0_order-0"),
-        column("notes"),
-    )
-    imported = import_results(path)
-    assert imported.counts == {
-        "sheets": 7,
-        "default": 1,
-        "complete": 2,
-        "incomplete": 1,
-        "empty columns": 2,
-        "missing columns": 2,
-        "unknown columns": 2,
-    }
-
-
 def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
     turned = ("order-10", ["prompt", *(str(n) for n in range(20, 0, -1))])
     path = write_results(
@@ -103,37 +79,6 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path, name: str, content: 
         import_results(path)
     with pytest.raises(UserError, match="no such file"):
         import_results(tmp_path / "none.csv")
-
-
-def write_crowd(path: Path, people: dict[str, tuple[int, int | None]]) -> Path:
-    import openpyxl
-
-    book = openpyxl.Workbook()
-    raw = book.active
-    assert raw is not None
-    raw.title = "Raw"
-    raw.append([None, "Info", *people])
-    raw.append([0, "Gender:", *["-"] * len(people)])
-    for place in (0, 1):
-        for word in PANAS.texts:
-            raw.append([1, f"How much ... - {word.title()}", *(marks[place] for marks in people.values())])
-    raw.append([None, None])
-    raw.append([None, "Positive Diff", *[0] * len(people)])
-    book.save(path)
-    return path
-
-
-def test_the_crowds_table_is_read_across_with_its_own_names(tmp_path: Path) -> None:
-    path = write_crowd(
-        tmp_path / "crowd.xlsx", {"Angry_F1S1": (2, 4), "Jealous_F4S3": (1, None), "Joy_F1S1": (1, 1)}
-    )
-    imported = import_results(path)
-    default, evoked, other, missing = imported.sheets
-    assert (evoked.model, evoked.factor, evoked.situation) == (PEOPLE, "Anger-0", "Anger-0/scenario-0")
-    assert (default.factor, set(default.marks.values()), set(evoked.marks.values())) == (None, {2}, {4})
-    assert default.pair == evoked.pair != other.pair
-    assert (missing.situation, missing.missing) == ("Jealousy-3/scenario-2", "empty column")
-    assert imported.counts["unknown columns"] == 1
 
 
 def test_norms_are_whole() -> None:

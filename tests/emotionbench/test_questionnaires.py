@@ -34,50 +34,24 @@ def cycle(key: Questionnaire) -> dict[int, float]:
 
 
 # By hand, from marks that cycle over the scale: 1 2 3 4 5 1 2 ..., 1 ... 7 1 ..., or 0 1 2 3 0 ...
+# Of AGQ 7 is marked 7 and counts 1. Of BFNE 2, 4, 7 and 10 are marked 2, 4, 2 and 5 and count 4, 2, 4 and 1.
 CYCLED = {
-    "PANAS": {
-        "positive": 1 + 3 + 5 + 4 + 5 + 2 + 4 + 1 + 2 + 4,
-        "negative": 2 + 4 + 1 + 2 + 3 + 1 + 3 + 5 + 3 + 5,
-    },
-    # 7 is marked 7 and counts 1; 18 is marked 4 and counts 4.
-    "AGQ": {
-        "overall": 4 * 28 + 1 - 6,
-        "physical": 1 + 2 + 3 + 4 + 5 + 6 + 1 + 1 + 2,
-        "verbal": 3 + 4 + 5 + 6 + 7,
-        "anger": 1 + 2 + 3 + 4 + 5 + 6 + 7,
-        "hostility": 1 + 2 + 3 + 4 + 5 + 6 + 7 + 1,
-    },
-    "DASS-21": {
-        "overall": 2 * (5 * 6 + 0),
-        "anxiety": 2 * (1 + 3 + 2 + 0 + 2 + 2 + 3),
-        "depression": 2 * (2 + 0 + 1 + 0 + 3 + 0 + 0),
-        "stress": 2 * (0 + 1 + 3 + 2 + 3 + 1 + 1),
-    },
-    "BDI-II": {"overall": 5 * 6 + 0},
-    "FDS": {
-        "overall": 5 * 15 + 1 + 2 + 3,
-        "discomfort": 1 + 5 + 4 + 3 + 2 + 1 + 5,
-        "entitlement": 2 + 1 + 5 + 4 + 3 + 2 + 1,
-        "emotional": 3 + 2 + 1 + 5 + 4 + 3 + 2,
-        "achievement": 4 + 3 + 2 + 1 + 5 + 4 + 3,
-    },
-    "MJS": {"cognitive": 28 + 1, "emotional": 27 + 1 + 2, "behavioural": 3 + 4 + 5 + 6 + 7 + 1 + 2 + 3},
-    "GASP": {
-        "guilt_behaviour": 1 + 2 + 7 + 2,
-        "guilt_repair": 2 + 5 + 4 + 1,
-        "shame_self": 3 + 6 + 3 + 6,
-        "shame_withdraw": 4 + 7 + 1 + 5,
-    },
+    "PANAS": {"positive": 31, "negative": 29},
+    "AGQ": {"overall": 107, "physical": 25, "verbal": 25, "anger": 28, "hostility": 29},
+    "DASS-21": {"overall": 60, "anxiety": 26, "depression": 12, "stress": 22},
+    "BDI-II": {"overall": 30},
+    "FDS": {"overall": 81, "discomfort": 21, "entitlement": 18, "emotional": 20, "achievement": 22},
+    "MJS": {"cognitive": 29, "emotional": 30, "behavioural": 31},
+    "GASP": {"guilt_behaviour": 12, "guilt_repair": 12, "shame_self": 18, "shame_withdraw": 17},
     "FSS-III": {
-        "overall": 10 * 15 + 1 + 2,
-        "social": 5 + 3 + 4 + 5 + 5 + 5 + 2 + 3 + 1 + 4 + 2 + 1 + 2,
-        "agoraphobia": 2 + 3 + 1 + 2 + 1 + 2 + 3 + 4 + 3 + 4 + 5 + 5 + 2,
-        "injury": 1 + 4 + 2 + 4 + 2 + 2 + 1 + 3 + 4 + 3 + 1 + 5,
-        "aggression": 5 + 1 + 3 + 5 + 1 + 4 + 3 + 4,
-        "animals": 3 + 1 + 1 + 4 + 2 + 5,
+        "overall": 153,
+        "social": 42,
+        "agoraphobia": 37,
+        "injury": 32,
+        "aggression": 26,
+        "animals": 16,
     },
-    # 2, 4, 7 and 10 are marked 2, 4, 2 and 5 and count 4, 2, 4 and 1.
-    "BFNE": {"overall": 1 + 4 + 3 + 2 + 5 + 1 + 4 + 3 + 4 + 1 + 1 + 2},
+    "BFNE": {"overall": 31},
 }
 
 

@@ -135,11 +135,5 @@ def test_a_label_is_read_from_the_answer_and_what_is_suspected_is_told(sent: Sen
     suspected = {name for name, judgment in judgments.items() if SUSPECTED in (judgment.rationale or "")}
     families = Counter(attack.family for attack in ATTACKS if attack.name in suspected)
     assert "" not in suspected and families["role tokens"] >= 9
-    assert suspected > {
-        "label after",
-        "instruction before",
-        "instruction in tags",
-        "closing tags",
-        "ChatML",
-    }
+    assert suspected > {"label after", "instruction before", "instruction in tags", "closing tags", "ChatML"}
     assert not families.keys() & {"stock phrase", "echo", "therapy talk", "sympathy, translated"}

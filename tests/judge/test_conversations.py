@@ -4,11 +4,11 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from talks import HEARD, KIND, STUCK, messages, talk
 
 from cli import main
 from data.errors import UserError
 from data.readers.conversations import split_conversation
-from data.records import Exchange, Turn
 from judge.base import WEIGHTS, load_judge
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
 from judge.conversations.features import conversation_features
@@ -16,26 +16,6 @@ from judge.llm.prompt_injection import delimit_exchange
 from training.fit_conversations import SYSTEMS_APART
 from training.rated_sets import RATED_SETS
 from training.trials import SETS_APART
-
-HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
-KIND = [
-    "I'm so sorry. How long were you two together?",
-    "Eleven years. It makes sense that this hurts. What was your dog like?",
-    "A gentle dog for all those years: that is a lot to lose.",
-]
-STUCK = ["That's nice! Do you like pizza?"] * 3
-
-
-def talk(heard, said, **changes) -> Exchange:
-    """A conversation, the speaker's words first."""
-    turns = [
-        Turn(speaker=who, text=text)
-        for pair in zip(heard, said, strict=True)
-        for who, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    *before, prompt, response = turns
-    given = {"id": "t", "prompt": prompt.text, "response": response.text, "dialogue": tuple(before)}
-    return Exchange(**(given | changes))
 
 
 def test_what_only_the_whole_shows_is_counted():
@@ -91,13 +71,8 @@ def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path)
 def write_chats(path, count: int = 12) -> None:
     rows = []
     for number in range(count):
-        said = KIND if number % 2 else STUCK
-        messages = [
-            {"role": role, "content": text}
-            for pair in zip(HEARD, said, strict=True)
-            for role, text in zip(("user", "assistant"), pair, strict=True)
-        ]
-        rows.append({"id": f"c{number}", "model": "bot", "scenario": f"s{number}", "messages": messages})
+        about = {"id": f"c{number}", "model": "bot", "scenario": f"s{number}"}
+        rows.append({**about, "messages": messages(KIND if number % 2 else STUCK)})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

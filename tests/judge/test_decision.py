@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from servers import (
-    Answer,
-    Call,
-    Script,
-    ScriptedServer,
-    answer,
-    known_component,
-    known_probabilities,
-)
+from servers import Answer, Call, Script, ScriptedServer, answer, known_component, known_probabilities
 
 import cli
 from data.errors import OperationalError, UserError
@@ -136,10 +128,7 @@ def test_the_questions_are_typed_as_the_decisions_api_has_them(open_judge: Open)
         (lambda body: [set_level(body, i, 0.0) for i in range(3)], "probabilities sum to 0"),
         (lambda body: [set_level(body, i, 0.3) for i in range(3)], "probabilities sum to 0.9"),
         (lambda body: overall(body).update(probabilities=None), "no probabilities for the labels"),
-        (
-            lambda body: overall(body).update(type="choice"),
-            "answered with 'choice' instead of a score",
-        ),
+        (lambda body: overall(body).update(type="choice"), "answered with 'choice' instead of a score"),
         (lambda body: body.clear(), "no answer"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,25 +67,22 @@ def test_the_order_of_the_input_is_kept_whatever_the_threads_do(tmp_path: Path) 
 
 
 def test_no_more_exchanges_are_in_memory_than_threads(tmp_path: Path) -> None:
-    taken = 0
-    most_ahead = 0
-
-    def exchanges() -> object:
-        nonlocal taken
-        for exchange in EXCHANGES:
-            taken += 1
-            yield exchange
+    taken, ahead = list[Exchange](), list[int]()
 
     class Watching(StubJudge):
         def judge(self, exchange: Exchange) -> Judgment:
-            nonlocal most_ahead
             judgment = super().judge(exchange)
-            most_ahead = max(most_ahead, taken - len(self.asked))
+            ahead.append(len(taken) - len(self.asked))
             return judgment
 
+    def exchanges() -> Iterator[Exchange]:
+        for exchange in EXCHANGES:
+            taken.append(exchange)
+            yield exchange
+
     with open_run(tmp_path, PLAN) as run:
-        score_exchanges(Watching(concurrency=4), exchanges(), run)  # type: ignore[arg-type]
-    assert most_ahead <= 4
+        score_exchanges(Watching(concurrency=4), exchanges(), run)
+    assert max(ahead) <= 4
 
 
 def test_a_bug_in_a_judge_is_raised_and_the_journal_kept(tmp_path: Path) -> None:

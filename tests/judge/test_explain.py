@@ -144,17 +144,12 @@ def shown(*parts: Part, colour: bool, score: float | None = 2.0) -> str:
 
 
 def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
-    parts = (
-        Part("much", 0.9),
-        Part("some", 0.1),
-        Part("bad\x1b[2J", -0.3),
-        Part("nothing", 0.001),
-        Part("x", None),
-    )
+    effects = {"much": 0.9, "some": 0.1, "bad\x1b[2J": -0.3, "nothing": 0.001, "x": None}
+    parts = [Part(text, effect) for text, effect in effects.items()]
     plain = shown(*parts, colour=False)
     assert "\x1b" not in plain
-    effects = [line.split()[0] for line in plain.splitlines()[2:7]]
-    assert effects == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
+    written = [line.split()[0] for line in plain.splitlines()[2:7]]
+    assert written == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
     coloured = shown(*parts, colour=True)
     assert "48;2;46;158;91mmuch" in coloured, "the full green"
     backgrounds = [line.count("48;2;") for line in coloured.splitlines()[2:7]]

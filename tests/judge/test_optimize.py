@@ -2,10 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,13 +17,7 @@ from data.records import Exchange
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
 from judge.llm.judge_prompt import default_program, read_program, write_program
-from judge.llm.optimize_prompt import (
-    OptimizeSettings,
-    make_signature,
-    merge_ratings,
-    optimize,
-    split_rated,
-)
+from judge.llm.optimize_prompt import OptimizeSettings, make_signature, merge_ratings, optimize, split_rated
 from judge.llm.prompted import PromptedJudge
 
 pytestmark = pytest.mark.slow  # searches
@@ -49,20 +42,6 @@ def learner(call: Call) -> Answer:
     return answer_chat(call, json.dumps({"reason": f"It reads {label}.", "label": label}))
 
 
-@pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[PromptedJudge] = []
-
-    def make(base_url: str = "http://127.0.0.1:9/v1", **options: Any) -> PromptedJudge:
-        about = {"model": "m", "base_url": base_url, "retries": 0, "concurrency": 4}
-        made.append(PromptedJudge(**{**about, **options}))
-        return made[-1]
-
-    yield make
-    for judge in made:
-        judge.close()
-
-
 # Parts
 
 
@@ -82,10 +61,10 @@ def test_parts_share_neither_prompt_nor_batch(examples: list[RatedExchange]) -> 
 
 
 def test_a_search_finds_what_helps_and_keeps_to_its_calls(
-    make: Make, examples: list[RatedExchange], capfd: pytest.CaptureFixture[str]
+    make_prompted: Make, examples: list[RatedExchange], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with ScriptedServer(learner) as server:
-        judge = make(server.base_url, prices={"input": 1.0, "output": 0.0})
+        judge = make_prompted(server.base_url, prices={"input": 1.0, "output": 0.0})
         tuned = optimize(examples, judge, OptimizeSettings(max_calls=400))
         assert tuned.calls == len(server.calls) <= 400
         assert tuned.cost == pytest.approx(200e-6 * tuned.calls, abs=1e-6)
@@ -99,21 +78,23 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
 
 
 def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
-    make: Make, examples: list[RatedExchange]
+    make_prompted: Make, examples: list[RatedExchange]
 ) -> None:
     with ScriptedServer(learner) as server:
         least = 2 * 36 + 36 + 1
-        tuned = optimize(examples, make(server.base_url), OptimizeSettings(max_calls=least + 4))
+        tuned = optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least + 4))
         assert len(server.calls) <= least + 4
         assert tuned.stopped == f"the {least + 4 - 36} calls allowed were made"
         assert SECRET not in tuned.program.instructions, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
-            optimize(examples, make(server.base_url), OptimizeSettings(max_calls=least - 1))
+            optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
 
 
-def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[RatedExchange]) -> None:
+def test_a_server_that_is_gone_ends_it_with_a_word(
+    make_prompted: Make, examples: list[RatedExchange]
+) -> None:
     with pytest.raises(OperationalError, match="is the server running"):
-        optimize(examples, make(), OptimizeSettings())
+        optimize(examples, make_prompted(), OptimizeSettings())
 
     def forbids(call: Call) -> Answer:
         return (
@@ -121,15 +102,15 @@ def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Ra
         )
 
     with ScriptedServer(forbids) as server, pytest.raises(OperationalError, match="HTTP 401"):
-        optimize(examples, make(server.base_url), OptimizeSettings())
+        optimize(examples, make_prompted(server.base_url), OptimizeSettings())
 
 
-def test_the_prompt_is_that_of_dspys_json_adapter(make: Make) -> None:
+def test_the_prompt_is_that_of_dspys_json_adapter(make_prompted: Make) -> None:
     """So that GEPA optimizes the messages that the judge sends without DSPy."""
     from dspy import JSONAdapter
 
     for options in ({"mode": "direct"}, {"mode": "analytic"}, {"mode": "direct", "rubric": "conversation"}):
-        judge = make(**options)
+        judge = make_prompted(**options)
         signature = make_signature(judge.program, judge)
         assert JSONAdapter().format(signature, [], {"exchange": "X"}) == judge.form.messages("X")
 
@@ -137,7 +118,7 @@ def test_the_prompt_is_that_of_dspys_json_adapter(make: Make) -> None:
 # The file
 
 
-def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, make: Make) -> None:
+def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, make_prompted: Make) -> None:
     rubric = read_rubric()
     program = replace(default_program(rubric, "direct"), instructions="Look closely. — Ünïcode")
     path = tmp_path / "program.json"
@@ -145,7 +126,7 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
     text = path.read_text(encoding="utf-8")
     assert "— Ünïcode" in text
     assert read_program(path, rubric, "direct") == replace(program, digest=digest)
-    plain, tuned = make(), make(program=str(path))
+    plain, tuned = make_prompted(), make_prompted(program=str(path))
     assert plain.version != tuned.version
     messages = tuned.form.messages("X")
     assert [message["role"] for message in messages] == ["system", "user"]
@@ -153,15 +134,15 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
     for change in (text.replace("Look closely.", "Look away."), text.replace(digest, "0" * 64), "{}", "["):
         path.write_text(change, encoding="utf-8")
         with pytest.raises(UserError, match=r"program\.json: .* optimize"):
-            make(program=str(path))
+            make_prompted(program=str(path))
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match='optimized for mode = "direct", not "analytic"'):
-        make(program=str(path), mode="analytic")
+        make_prompted(program=str(path), mode="analytic")
     other = tmp_path / "other.toml"
     crowd = (RUBRICS / "crowd.toml").read_text(encoding="utf-8")
     other.write_text(crowd + "# changed\n", encoding="utf-8")
     with pytest.raises(UserError, match="optimized for another rubric"):
-        make(program=str(path), rubric=str(other))
+        make_prompted(program=str(path), rubric=str(other))
 
 
 # The command's body

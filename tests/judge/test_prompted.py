@@ -411,20 +411,12 @@ def test_the_version_follows_all_that_decides_and_nothing_else() -> None:
     same = PromptedJudge(model="m")
     elsewhere = PromptedJudge(model="m", base_url="http://127.0.0.1:1/v1", concurrency=2, timeout=9.0)
     assert same.version == elsewhere.version
-    changes: list[dict[str, Any]] = [
-        {"model": "n"},
-        {"mode": "analytic"},
-        {"samples": 3},
-        {"temperature": 0.5},
-        {"max_tokens": 9},
-        {"seed": 1},
-        {"reask": 1},
-        {"probabilities": "none"},
-        {"json_schema": "never"},
-        {"reason_characters": 9},
-        {"extra_body": {"top_k": 1}},
-    ]
-    versions = {PromptedJudge(**{"model": "m", **change}).version for change in changes}
+    changes = {
+        **{"model": "n", "mode": "analytic", "samples": 3, "temperature": 0.5, "max_tokens": 9, "seed": 1},
+        **{"reask": 1, "probabilities": "none", "json_schema": "never", "reason_characters": 9},
+        "extra_body": {"top_k": 1},
+    }
+    versions = {PromptedJudge(**{"model": "m", name: value}).version for name, value in changes.items()}
     assert len(versions | {same.version}) == len(changes) + 1
 
 

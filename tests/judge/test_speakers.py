@@ -6,12 +6,7 @@ import pytest
 
 from data.errors import UserError
 from data.records import EMOTIONS, danger_in
-from judge.scripted_conversations import (
-    OURS,
-    next_words,
-    read_sign,
-    read_situations,
-)
+from judge.scripted_conversations import OURS, next_words, read_sign, read_situations
 
 REPLIES = {
     "asked": "That sounds hard. What happened then?",

@@ -3,12 +3,7 @@
 from collections import Counter
 from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 
-import pytest
-
-from data.errors import UserError
-from judge.robustness import catalogue
 from judge.robustness.catalogue import KIND, TEST_REPLIES, UNKIND, read_replies
 
 TRAINING = read_replies("training")
@@ -67,20 +62,3 @@ def test_growing_replies_grow_by_paragraphs_under_ids_of_their_own() -> None:
         stages = reply.stages()
         assert len(stages) == 5 and all(later.startswith(former) for former, later in pairwise(stages))
         assert len({reply.exchange(text).id for text in stages}) == 5
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ('family = "f"\ntext = "t"', "reply 1: prompt: "),
-        ('family = "f"\nprompt = "p"\ntext = "t"\nmood = "m"', "reply 1: mood: unknown key"),
-    ],
-)
-def test_a_mistake_is_told_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, says: str
-) -> None:
-    (tmp_path / "cruel-9.toml").write_text(f"[[reply]]\n{table}\n", encoding="utf-8")
-    monkeypatch.setattr(catalogue, "REPLIES", tmp_path)
-    with pytest.raises(UserError) as told:
-        read_replies.__wrapped__("test")
-    assert str(told.value).startswith(str(tmp_path)) and says in str(told.value)

@@ -144,9 +144,7 @@ def is_open(url: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_server_told_to_end_does_so_though_a_judge_never_answers(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_server_told_to_end_does_so_though_a_judge_never_answers(caplog: pytest.LogCaptureFixture) -> None:
     judge = WaitingJudge(concurrency=1)
     with (
         ThreadPoolExecutor(1) as pool,

@@ -96,15 +96,9 @@ def test_messages_are_read_as_a_conversation() -> None:
         ([USER, {"role": "assistant", "content": " "}], "input.1.content: empty"),
         ([USER, {"role": "assistant"}], "input.1.content: field required"),
         ([USER, {"role": "tool", "content": "x"}], "input.1.role: input should be 'user'"),
-        (
-            [{"type": "function_call", "arguments": "", "name": "f"}],
-            "input.0.type: input should be",
-        ),
+        ([{"type": "function_call", "arguments": "", "name": "f"}], "input.0.type: input should be"),
         (["x"], "input.0: input should be"),
-        (
-            [{"role": "user", "content": [{"type": "image", "image_url": "x"}]}],
-            "only texts can be judged",
-        ),
+        ([{"role": "user", "content": [{"type": "image", "image_url": "x"}]}], "only texts can be judged"),
     ],
 )
 def test_what_is_no_exchange_is_refused(given: Any, says: str) -> None:

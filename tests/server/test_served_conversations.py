@@ -9,28 +9,13 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from served import serving
+from talks import HEARD, KIND, STUCK, messages
 
 import cli
 from data.records import LABELS
 from judge.base import load_both_units
 
-HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
-KIND = [
-    "I'm so sorry. How long were you two together?",
-    "Eleven years is long. What was your dog like?",
-    "A gentle dog for all those years: that is a lot to lose.",
-]
-STUCK = ["That's nice! Do you like pizza?"] * 3
 SCORE = {"type": "score", "instructions": "How?", "levels": [{"label": label} for label in LABELS]}
-
-
-def messages(said: list[str]) -> list[dict[str, str]]:
-    pairs = zip(HEARD, said, strict=True)
-    return [
-        {"role": role, "content": text}
-        for pair in pairs
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
 
 
 CHATS: list[dict[str, Any]] = [
@@ -42,10 +27,7 @@ CHATS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
     judge, conversations = load_both_units("classifier")
-    with (
-        serving(judge, conversations=conversations) as url,
-        httpx.Client(base_url=url, timeout=60) as client,
-    ):
+    with serving(judge, conversations=conversations) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 

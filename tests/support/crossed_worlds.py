@@ -112,10 +112,7 @@ def run(
         true = truth[live]
         wrong[live] = (better & (found[live] * true <= 0)) | (same & (np.abs(true) >= margin))
         is_open[live] = ~(better | same)
-    return Outcome(
-        wrong=float(wrong.mean()),
-        covered=float((np.abs(found - truth) <= half).mean()),
-    )
+    return Outcome(wrong=float(wrong.mean()), covered=float((np.abs(found - truth) <= half).mean()))
 
 
 WORLDS: Final[Mapping[str, World]] = {

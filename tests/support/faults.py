@@ -26,17 +26,9 @@ from repository import ROOT
 SEEDS = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
 TIMEOUT = 120.0
 LOADED = (
-    "numpy",
-    "pydantic",
-    "openai.resources.chat.completions",
-    "h2.connection",
-    "httpcore",
-    "judge.llm.endpoint",
-    "rich",
-    "sqlalchemy.dialects.sqlite",
-    "judge.scoring",
-    "reports.progress",
-    "reports.share_table",
+    *("numpy", "pydantic", "rich", "openai.resources.chat.completions", "h2.connection", "httpcore"),
+    *("sqlalchemy.dialects.sqlite", "judge.llm.endpoint", "judge.scoring"),
+    *("reports.progress", "reports.share_table"),
 )
 SPENDS = ("open", "write", "os.mkdir")  # what a full disk refuses; it lets names change and files go
 NAMES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")  # as audit hooks call them
@@ -121,9 +113,9 @@ class Case:
     `prepare` fills a new folder. `calls` counts requests so far, of which `in_flight` may be lost by a kill.
     """
 
-    name: str
     arguments: Sequence[object]
     results: Sequence[str]
+    name: str = ""
     prepare: Callable[[Path], object] = lambda folder: None
     calls: Callable[[], int] = lambda: 0
     in_flight: int = 0

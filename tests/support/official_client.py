@@ -30,10 +30,7 @@ def ask(client: Any, model: str, row: dict[str, Any]) -> dict[str, Any]:
     decision = client.decisions.create(model=model, input=given, questions=[SCORE, CHOICE])
     score, choice = decision.answers
     graded = client.chat.completions.create(
-        model=model,
-        messages=[{"role": "user", "content": json.dumps(row)}],
-        logprobs=True,
-        top_logprobs=3,
+        model=model, messages=[{"role": "user", "content": json.dumps(row)}], logprobs=True, top_logprobs=3
     ).choices[0]
     (label,) = graded.logprobs.content
     return {

@@ -2,8 +2,9 @@
 
 import random
 
+from talks import talk
+
 from data.readers.conversations import split_conversation
-from data.records import Exchange, Turn
 from judge.base import load_judge
 from judge.conversations.features import START, conversation_features
 from training.fit_conversations import (
@@ -16,18 +17,6 @@ from training.fit_conversations import (
 )
 from training.rated_sets import RatedItem
 from training.trials import SETS_APART
-
-
-def talk(heard, said, **changes) -> Exchange:
-    """A conversation, the speaker's words first."""
-    turns = [
-        Turn(speaker=who, text=text)
-        for pair in zip(heard, said, strict=True)
-        for who, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    *before, prompt, response = turns
-    given = {"id": "t", "prompt": prompt.text, "response": response.text, "dialogue": tuple(before)}
-    return Exchange(**(given | changes))
 
 
 def made(count: int = 90, seed: int = 3) -> list[RatedConversation]:

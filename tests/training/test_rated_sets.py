@@ -1,13 +1,11 @@
 """RatedConversation sets: what is one item, whose word is its rating, and which texts two sets share."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 from repository import SHARED, dataset
 
 from data.errors import UserError
-from data.importers import SOURCES
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
@@ -71,37 +69,6 @@ def test_talks_and_turns_of_one_source_are_the_same_conversations():
 def test_an_unknown_set_is_named_with_the_known_ones(tmp_path):
     with pytest.raises(UserError, match="unknown rated set 'poems'; known: epitome, ieval"):
         read_rated_set("poems", tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "items", "replies", "clusters", "systems"),
-    [
-        ("epitome", 3023, 3023, 2979, 1),
-        ("ieval", 1760, 5280, 238, 4),
-        ("esconv", 570, 6510, 570, 2),
-        ("esconv-turns", 976, 1706, 191, 1),
-        ("empathetic-exchanges", 4575, 4575, 2220, 1),
-        ("dstc9", 2016, 21513, 2016, 11),
-        ("judging-empathy/empatheticdialogues", 50, 101, 50, 1),
-        ("judging-empathy/epitome", 50, 50, 50, 1),
-        ("judging-empathy/lend_an_ear", 50, 315, 50, 1),
-    ],
-)
-def test_real_sets_are_whole_and_read_alike_twice(name, items, replies, clusters, systems):
-    about = RATED_SETS[name]
-    assert about.name == name and about.source in SOURCES
-    dataset(about.source)
-    read = read_rated_set(name, SHARED)
-    assert read == read_rated_set(name, SHARED)
-    assert (len(read), len({entry.cluster for entry in read})) == (items, clusters)
-    assert len({entry.system for entry in read}) == systems
-    assert sum(len(entry.exchanges) for entry in read) == replies
-    assert all(reply.prompt and reply.response for entry in read for reply in entry.exchanges)
-    low, high = about.scale
-    assert all(low <= score <= high for entry in read for score in (entry.rating, *entry.others.values()))
-    ids = Counter(reply.id for entry in read for reply in entry.exchanges)
-    assert set(ids.values()) == {1}
 
 
 def test_the_experts_word_is_the_rating_and_others_stand_beside_it():

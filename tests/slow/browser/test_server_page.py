@@ -129,15 +129,6 @@ def judge(page: Any, *, prompt: str = "My dog died.", reply: str = "I am so sorr
     return result
 
 
-def test_the_page_is_whole_and_names_no_other_place() -> None:
-    page = page_html("YWJj")
-    assert page.count('nonce="YWJj"') == 2 and page.count("'nonce-YWJj'") == 2
-    assert "http://" not in page and "https://" not in page and "src=" not in page
-    assert not any(word in page for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write"))
-    assert "$nonce" not in page and "$script" not in page and page.count("</script>") == 1
-    assert page_html("eHl6").replace("eHl6", "YWJj") == page
-
-
 def test_a_reply_is_judged_from_the_keyboard_and_everything_said(visit: Any, served: Served) -> None:
     served.replies = [replied()]
     page = visit()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
@@ -21,28 +22,11 @@ from emotionbench.questionnaires import read_questionnaire
 from rating.journal import Entry, Journal
 
 LOADED = (
-    "commands.calibrate",
-    "calibration.comparison.compare_runs",
-    "nightly.night",
-    "emotionbench.administer",
-    "judge.llm.answer_prompts",
-)
-LOADED += (
-    "reports.calibration.calibration_page",
-    "reports.html",
-    "nightly.dashboard.build",
-    "reports.terminal",
-    "judge.llm.decision",
-)
-LOADED += (
-    "judge.panel",
-    "judge.cascade",
-    "judge.llm.batch",
-    "rating.collect",
-    "rating.handouts",
-    "jinja2",
-    "scipy.stats",
-    "scipy.optimize",
+    *("calibration.comparison.compare_runs", "commands.calibrate", "emotionbench.administer"),
+    *("judge.cascade", "judge.llm.answer_prompts", "judge.llm.batch", "judge.llm.decision", "judge.panel"),
+    *("nightly.dashboard.build", "nightly.night", "rating.collect", "rating.handouts"),
+    *("reports.calibration.calibration_page", "reports.html", "reports.terminal"),
+    *("jinja2", "scipy.stats", "scipy.optimize"),
 )
 COUNT = 24
 PANAS = read_questionnaire("PANAS")
@@ -129,20 +113,17 @@ def fill_in(call: Call) -> Answer:
 Make = Callable[[ExitStack], Case]
 
 
-def simple(name: str, arguments: str, results: str, prepare: Callable[[Path], object]) -> Make:
-    return lambda stack: Case(
-        name=name, arguments=arguments.split(), results=results.split(), prepare=prepare
-    )
+def simple(arguments: str, results: str, prepare: Callable[[Path], object]) -> Make:
+    return lambda stack: Case(arguments=arguments.split(), results=results.split(), prepare=prepare)
 
 
-def asking(name: str, arguments: str, *, each: int = 1, script: Callable[[Call], Answer] = answer) -> Make:
+def asking(arguments: str, *, each: int = 1, script: Callable[[Call], Answer] = answer) -> Make:
     """A command that asks a server, four at a time; a judgment takes `each` calls."""
 
     def make(stack: ExitStack) -> Case:
         server = stack.enter_context(ScriptedServer(script))
         words = arguments.replace("URL", server.base_url).split()
         return Case(
-            name=name,
             arguments=words,
             results=["run"],
             prepare=lambda folder: write_judges(folder, server.base_url),
@@ -162,7 +143,6 @@ def batch(stack: ExitStack) -> Case:
         return len(server.live) + sum(item["request_counts"]["total"] for item in server.batches)
 
     return Case(
-        name="score --batch",
         # Of no known price: what is asked directly costs twice as much, and kills change how much that is.
         arguments=["score", "responses.jsonl", "--judge", "other.toml", "--out", "run", "--batch", "--wait"],
         results=["run"],
@@ -180,7 +160,6 @@ def night(stack: ExitStack) -> Case:
         World(folder, server=server).write(head='dashboard = "site"\n')
 
     return Case(
-        name="nightly",
         arguments=["nightly", "n.toml", "--night", "2026-12-01", "--now", "2026-12-01T02:00:00+00:00"],
         results=["runs", "site", "nights.sqlite"],
         prepare=prepare,
@@ -190,7 +169,7 @@ def night(stack: ExitStack) -> Case:
     )
 
 
-def rating(name: str, arguments: str, results: str) -> Make:
+def rating(arguments: str, results: str) -> Make:
     """A command on a plan that people have rated; the plan's tokens are by chance, so one plan is copied."""
 
     def make(stack: ExitStack) -> Case:
@@ -203,7 +182,6 @@ def rating(name: str, arguments: str, results: str) -> Make:
                 journal.record(token, key, 1, Entry(place=place, label=label))
         journal.close()
         return Case(
-            name=name,
             arguments=arguments.split(),
             results=results.split(),
             prepare=lambda folder: copytree(template, folder / "plan"),
@@ -231,31 +209,22 @@ ALIGN = (
     "align run --model m --base-url URL --concurrency 4 --emotion Anger --per-factor 1 --orders 1 --out run"
 )
 CASES: dict[str, tuple[Make, int]] = {  # and how many kills in `make check`
-    "score": (simple("score", f"{SCORE} length", "run", write_responses), 3),
-    "score, asking": (asking("score, asking", f"{SCORE} judge.toml"), 3),
-    "score, panel": (asking("score, panel", f"{SCORE} panel.toml", each=2), 2),
-    "score, cascade": (asking("score, cascade", f"{SCORE} cascade.toml"), 2),
+    "score": (simple(f"{SCORE} length", "run", write_responses), 3),
+    "score, asking": (asking(f"{SCORE} judge.toml"), 3),
+    "score, panel": (asking(f"{SCORE} panel.toml", each=2), 2),
+    "score, cascade": (asking(f"{SCORE} cascade.toml"), 2),
     "score --batch": (batch, 4),
-    "respond": (asking("respond", "respond responses.jsonl --model-config model.toml --out run"), 2),
-    "respond --turns": (
-        asking("respond --turns", "respond --turns 3 --limit 4 --model-config model.toml --out run", each=3),
-        2,
-    ),
-    "align run": (asking("align run", ALIGN, script=fill_in), 2),
+    "respond": (asking("respond responses.jsonl --model-config model.toml --out run"), 2),
+    "respond --turns": (asking("respond --turns 3 --limit 4 --model-config model.toml --out run", each=3), 2),
+    "align run": (asking(ALIGN, script=fill_in), 2),
     "nightly": (night, 1),
-    "calibrate": (
-        simple("calibrate", "calibrate theirs.jsonl ratings.jsonl --out out", "out", write_rated),
-        1,
-    ),
-    "compare": (simple("compare", "compare run --calibration none --out out", "out", score_length), 1),
-    "rate collect": (
-        rating("rate collect", "rate collect plan", "plan/ratings.jsonl plan/consistency.json"),
-        1,
-    ),
-    "rate export": (rating("rate export", "rate export plan --html pages --csv sheets", "pages sheets"), 1),
-    "import": (simple("import", "import empathy-study study.csv --out out", "out", write_study), 2),
-    "history export": (simple("export", "history export --out out.csv", "out.csv", write_nights), 1),
-    "dashboard": (simple("dashboard", "dashboard nights.sqlite --out site", "site", write_nights), 1),
+    "calibrate": (simple("calibrate theirs.jsonl ratings.jsonl --out out", "out", write_rated), 1),
+    "compare": (simple("compare run --calibration none --out out", "out", score_length), 1),
+    "rate collect": (rating("rate collect plan", "plan/ratings.jsonl plan/consistency.json"), 1),
+    "rate export": (rating("rate export plan --html pages --csv sheets", "pages sheets"), 1),
+    "import": (simple("import empathy-study study.csv --out out", "out", write_study), 2),
+    "history export": (simple("history export --out out.csv", "out.csv", write_nights), 1),
+    "dashboard": (simple("dashboard nights.sqlite --out site", "site", write_nights), 1),
 }
 
 
@@ -269,7 +238,7 @@ def test_killed_or_without_a_disk_a_command_given_again_ends_as_an_undisturbed_o
 ) -> None:
     make, few = CASES[name]
     with ExitStack() as stack:
-        campaign = Campaign(make(stack), nursery, tmp_path)
+        campaign = Campaign(replace(make(stack), name=name), nursery, tmp_path)
         campaign.kill_often(few)
         # A full disk always; the other failures, by turns, except where every seed is wanted.
         turn = KINDS[1 + list(CASES).index(name) % 3]

@@ -144,17 +144,6 @@ def test_nothing_is_loaded_in_a_way_that_could_run_it() -> None:
     assert found == []
 
 
-def test_html_templates_escape_what_they_are_given() -> None:
-    """jinja2 escapes nothing unless told to."""
-    told = [path for path in SOURCES if "jinja2" in imports(ast.parse(path.read_text(encoding="utf-8")))]
-    makers = [path for path in told if re.search(r"\bEnvironment\(", path.read_text(encoding="utf-8"))]
-    assert makers
-    for path in makers:
-        for name, call in calls(ast.parse(path.read_text(encoding="utf-8"))):
-            if name.rpartition(".")[2] == "Environment":
-                assert has(call, "autoescape", True), path
-
-
 # No network where none was asked for
 
 NO_NETWORK = """

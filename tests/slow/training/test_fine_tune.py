@@ -17,17 +17,9 @@ import training.fine_tune
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from training.examples import (
-    GRADES,
-    OURS,
-    TrainingExample,
-    examples_from_ratings,
-    examples_from_sets,
-)
+from training.examples import GRADES, OURS, TrainingExample, examples_from_ratings, examples_from_sets
 from training.fine_tune import (
     RatingEffects,
-    TrainingBatch,
-    compute_loss,
     distill_ratings,
     favor_length,
     fine_tune,
@@ -184,29 +176,6 @@ def test_severe_raters_are_found(
         others = [value for rater, value in own.items() if not is_harsh(rater)]
         assert len(harsh) == len(others) == 5
         assert np.mean(harsh) < -0.2 < 0.2 < np.mean(others), own
-
-
-def test_the_loss_by_hand() -> None:
-    """A conversation of two replies on the scale of its set, and a labeled reply."""
-    logits = torch.tensor([[0.0, 5.0, 2.0], [1.0, 0.0, 5.0], [0.2, 0.3, 0.1]])
-    shown = [TrainingExample(exchanges=(), set="ieval"), TrainingExample(exchanges=())]
-    effects = RatingEffects(shown, Recipe())
-    with torch.no_grad():
-        effects.offset.fill_(-0.4)
-        effects.log_scale.fill_(np.log(0.3))
-    batch = TrainingBatch(
-        *(torch.zeros(3, 1, dtype=torch.long) for _ in range(3)),
-        example=torch.tensor([0, 0, 1]),
-        target=torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.5, 0.5]]),
-        rater=torch.tensor([-1, -1]),
-        set=torch.tensor([0, -1]),
-        value=torch.tensor([1.5, 0.0]),
-        weight=torch.tensor([0.5, 1.0]),
-    )
-    said = compute_loss(lambda *_: logits, effects, batch).item()
-    squared = (0.3 * (2 + 4) / 2 - 0.4 - 1.5) ** 2
-    entropy = np.log(np.exp([0.2, 0.3, 0.1]).sum()) - (0.3 + 0.1) / 2
-    assert said == pytest.approx((0.5 * squared + entropy) / 2)
 
 
 def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
