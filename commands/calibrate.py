@@ -113,19 +113,15 @@ def calibrate(
         print_report(report, files, is_verbose=verbose, has_rivals=len(inputs.judges) > 1)
         if refused:
             say(f"{refused[0].upper()}{refused[1:]}")
-            say_next(f"see where judge and people part: open {folder / 'report.html'}")
-        elif not runs[0].is_dir():  # another tool's table: we cannot ask that judge
-            say_next(f"see where judge and people part: open {folder / 'report.html'}")
-        elif len(report.calibration.models) < LEAST_MODELS:
+        elif runs[0].is_dir() and len(report.calibration.models) >= LEAST_MODELS:
+            judge = judge_option(runs[0])
+            named = "" if judge == DEFAULT else f"--judge {judge} "
+            say(f"To correct other replies by these ratings: score with {named}--calibration {files[0]}")
+        if not refused and runs[0].is_dir() and len(report.models.rows) > 1:
             words = ("compare", *runs[:-1], "--ratings", runs[-1], *reading_words(ctx))
             say_next("to see which model people find better", *words)
         else:
-            judge = judge_option(runs[0])
-            say_next(
-                "to judge other replies, corrected by these ratings",
-                *("score", "RESPONSES.jsonl", *([] if judge == DEFAULT else ["--judge", judge])),
-                *("--calibration", folder / CALIBRATION_FILE),
-            )
+            say_next(f"see where judge and people differ: open {folder / 'report.html'}")
     # Undefined, or known of so few that nobody can say how exactly.
     if refused or report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)
@@ -156,5 +152,5 @@ def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json
     else:
         print_page(replace(page, foot=""))  # how the files were read is said already
         print_lines([f"written {path}" for path in written], open_screen())
-        say_next("to calibrate, have people rate single replies", "rate", "plan", "RESPONSES.jsonl")
+        say_next("have people rate single replies with `rate plan`, then run `calibrate` again")
     return found[0].agreement.interval is not None

@@ -21,6 +21,7 @@ from commands.shared.options import (
     reading_words,
     say_next,
     say_notes,
+    say_rate_plan,
 )
 from commands.shared.rating_options import ratings_options
 from data.errors import UserError
@@ -218,7 +219,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
         files = [path for path in runs if not path.is_dir()]
         words = (*files, *reading_words(ctx, READING_REPLIES))
         if ratings is None and files:
-            return say_next("to settle it, have people rate", "rate", "plan", *words)
+            return say_rate_plan("to settle it, have people rate", *words)
         if ratings and (ratings.parent / PLAN_FILE).exists():
             plan = read_plan(ratings.parent)
             people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0

@@ -40,7 +40,7 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
     if not as_json and exit_code:
         say_next("once that is mended", "doctor", *files)
     elif not as_json:
-        say_next("to judge replies", "score", "RESPONSES.jsonl")
+        say_next("score your replies with `score`, or try the samples with `make demo`")
     ctx.exit(exit_code)
 
 

@@ -10,6 +10,7 @@ import click
 
 from commands.shared.options import (
     FILE,
+    RATING_PLAN,
     READING_REPLIES,
     column_options,
     reading_words,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from data.tables import BadRow
     from rating.collect import Collected
     from rating.plan import RatingPlan
-
-PLAN = "rating-plan"
 
 
 @click.group()
@@ -53,7 +52,7 @@ def rate() -> None:
 @click.option(
     "--each", type=click.IntRange(1, 2000), default=50, show_default=True, help="How many replies each rates."
 )
-@click.option("--out", type=FILE, default=PLAN, show_default=True, help="The plan's folder.")
+@click.option("--out", type=FILE, default=RATING_PLAN, show_default=True, help="The plan's folder.")
 @click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on.")
 @column_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draw.")
@@ -116,7 +115,7 @@ def plan(
 
 
 @rate.command("open")
-@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 to let others in your network rate."
 )
@@ -181,7 +180,7 @@ def _own_address() -> str:
 
 
 @rate.command()
-@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.option("--html", "html", type=FILE, metavar="FOLDER", help="One page a person, which needs no server.")
 @click.option("--csv", "csv", type=FILE, metavar="FILE", help="One sheet; a folder for a sheet a person.")
 def export(folder: Path, html: Path | None, csv: Path | None) -> None:
@@ -205,11 +204,11 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
     written += write_sheets(made, texts, csv) if csv else []
     for path in written:
         say(f"written {path}")
-    say_next("send each person their file, and once they come back", "rate", "collect", folder, "RETURNED...")
+    say_next("send each person their file, then join the returned files with `rate collect`")
 
 
 @rate.command()
-@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
 @click.option("--skip-invalid", is_flag=True, help="Set aside what is foreign or edited, and go on.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was collected as JSON.")
@@ -260,12 +259,13 @@ def collect(
     if len({row["model"] for row in found.rows}) > 1:
         _say_verdict(read_plan(folder), written[0])
     else:
-        say_next("to hold a judge against these ratings", "calibrate", "RUN", written[0])
+        say_next("score these replies with `score`, then compare judge and ratings with `calibrate`")
 
 
 def _say_verdict(made: "RatingPlan", ratings: Path) -> None:
-    words = made.source_words or ("RESPONSES.jsonl",)
-    say_next("to see which model is better", "compare", *words, "--ratings", ratings)
+    if not made.source_words:
+        return say_next(f"compare the files of replies with `compare` and --ratings {ratings}")
+    say_next("to see which model is better", "compare", *made.source_words, "--ratings", ratings)
 
 
 def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
@@ -288,7 +288,7 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
 
 
 @rate.command()
-@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
 @click.option(
     "--margin",
@@ -352,9 +352,8 @@ def say_more_ratings(folder: Path, made: "RatingPlan", rated: int, *, people: in
     """Suggest to finish the plan, then more replies, then more raters: `people`, or as many again."""
     if rated < made.count_design():
         say_next("to go on rating", "rate", "open", folder)
-    elif made.undrawn and not people:
-        words = made.source_words or ("RESPONSES.jsonl",)
-        say_next("to draw more replies", "rate", "next", folder, *words)
+    elif made.undrawn and made.source_words and not people:
+        say_next("to draw more replies", "rate", "next", folder, *made.source_words)
     else:
         count = ("--people", people or made.people)
         say_next("to add raters, who rate the same replies", "rate", "next", folder, *count)

@@ -89,5 +89,5 @@ def robustness(
     else:
         print_page(page)
         print_lines([f"written {path}" for path in written], open_screen())
-        say_next("to compare it with human ratings too", "score", "RESPONSES.jsonl", "--judge", judge_name)
+        say_next("compare it with human ratings, too: run `score`, then `calibrate`")
     ctx.exit(EXIT_CODES[result.result])

@@ -23,6 +23,7 @@ from commands.shared.options import (
     say,
     say_next,
     say_notes,
+    say_rate_plan,
 )
 from data.crisis import READING_LIST
 from data.errors import OperationalError, UserError
@@ -253,7 +254,7 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     models, folder, files = scored.models, scored.folder, ctx.params["responses"]
     judged, noun = [model.judged for model in models], NOUNS[scored.summary.unit]
     if not any(judged) and scored.summary.flagged["count"]:
-        say_next("to have them read", "rate", "plan", folder / READING_LIST)
+        say_rate_plan("to have them read", folder / READING_LIST)
     elif not any(judged):
         say_next(f"see why nothing was judged: `unscored` in {folder / 'judgments.jsonl'}")
     elif ctx.params["limit"]:
@@ -261,8 +262,8 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     elif max(judged) < LEAST_REPLIES:
         say_next(f"add {noun}: a figure needs {LEAST_REPLIES} or more of a model")
     elif not scored.summary.calibration and ctx.params["calibration"] is None:
-        words = ("rate", "plan", *files, *reading_words(ctx, READING_REPLIES))
-        say_next(f"to compare this judge with people, have some of these {noun} rated", *words)
+        words = (*files, *reading_words(ctx, READING_REPLIES))
+        say_rate_plan(f"to compare this judge with people, have some of these {noun} rated", *words)
     elif len(models) > 1:
         say_next("to see which is better", "compare", folder)
     else:

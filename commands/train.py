@@ -154,8 +154,8 @@ def train(
 
 
 def _say_how_to_score(kind: str, folder: Path) -> None:
-    told = f'to score with it, write kind = "{kind}" and weights = "{folder}" into my-judge.toml'
-    say_next(told, "score", "RESPONSES.jsonl", "--judge", "my-judge.toml")
+    settings = f'kind = "{kind}" and weights = "{folder}"'
+    say_next(f"write {settings} into my-judge.toml, and score with --judge my-judge.toml")
 
 
 def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
@@ -250,7 +250,4 @@ def optimize(
         click.echo(json.dumps(tuned, indent=2))
     else:
         print_tuned(tuned)
-        say_next(
-            f'to judge with it, write program = "{out}" into {judge_name}',
-            *("score", "RESPONSES.jsonl", "--judge", judge_name),
-        )
+        say_next(f'write program = "{out}" into {judge_name}, and score with --judge {judge_name}')

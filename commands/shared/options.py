@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce, wraps
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from click.shell_completion import CompletionItem
 from data.errors import Interrupted
 from data.storage import Columns
 from data.text import printable_lines
+
+RATING_PLAN: Final = "rating-plan"  # the folder of `rate plan`
 
 FILE: Final = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -169,6 +172,13 @@ def say_next(what: str, *words: object) -> None:
     sys.stdout.flush()  # a pipe may hold back what was printed before
     command = f": {program(click.get_current_context())} {shlex.join(map(str, words))}" if words else ""
     say(f"Next, {what}{command}", err=True)
+
+
+def say_rate_plan(what: str, *words: object) -> None:
+    """Suggest a plan of ratings, in a folder that is free."""
+    names = (f"{RATING_PLAN}-{number}" if number > 1 else RATING_PLAN for number in count(1))
+    free = next(name for name in names if not Path(name).exists())
+    say_next(what, "rate", "plan", *words, *(() if free == RATING_PLAN else ("--out", free)))
 
 
 def say(text: object, *, err: bool = False) -> None:

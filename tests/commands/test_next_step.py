@@ -113,6 +113,56 @@ def test_the_printed_next_steps_run_in_the_install_of_make_demo(steps: list[str]
     assert commands == steps
 
 
+def make_states() -> Iterator[tuple[str, ...]]:
+    """Commands in the states that they can end in; each may use the files of those before it."""
+    many, one, few = (
+        write_replies("many.jsonl", 24, 3),
+        write_replies("one.jsonl", 12),
+        write_replies("few.jsonl", 4),
+    )
+    length = ("--judge", "length")
+    yield "score", str(many), *length
+    yield "score", str(many), *length, "--limit", "6", "--out", "limited"
+    yield "score", str(one), "--out", "it's one"  # a name that needs quoting, and the default judge
+    yield "score", str(few), *length
+    yield "compare", str(many), *length
+    yield "compare", str(many), *length, "--out", "compared"
+    yield "rate", "plan", str(many), "--people", "4", "--out", "plan"
+    yield "rate", "status", "plan"
+    rated = [
+        {"id": f"{n}-{m}", "model": f"m{m}", "rater": f"p{rater}", "rating": 1 + (n + m + rater) % 3}
+        for n in range(24)
+        for m in range(3)
+        for rater in range(5)
+    ]
+    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rated))
+    yield "score", str(many), *length, "--out", "run"
+    yield "calibrate", "run", "ratings.jsonl", "--out", "calibrated"
+    yield "score", str(many), *length, "--calibration", "calibrated/calibration.json", "--out", "again"
+    yield "compare", "again", "--ratings", "ratings.jsonl"
+    yield "compare", "ratings.jsonl", "--baseline", "m0"
+    yield ("doctor",)
+
+
+def test_every_next_step_runs_as_printed() -> None:
+    """A command that is printed runs as it is printed; a file to open exists; nothing is a placeholder."""
+    seen = set()
+    for words in make_states():
+        done = run(*words)
+        line = done.stderr.splitlines()[-1] if done.stderr.strip() else ""
+        if not line.startswith("Next, "):
+            continue
+        assert not re.search(r"\b(RESPONSES|OTHER|RUN|FILE)\b|\.\.\.", line), line
+        what, _, command = line.partition(": empathy-judge ")
+        if opened := re.search(r"open (\S+\.(?:html|md))$", what):
+            assert Path(opened[1]).exists(), line
+        next_words = shlex.split(command)
+        if next_words and next_words[:2] != ["rate", "open"]:  # which serves a page until Ctrl-C
+            run(*next_words)
+            seen.add(next_words[0])
+    assert seen >= {"score", "compare", "rate"}
+
+
 @pytest.mark.parametrize("words", [("--help",), ("score", "--help"), ("score", "f.jsonl"), ("compare",)])
 def test_an_output_that_nobody_reads_is_no_error(words: tuple[str, ...]) -> None:
     """As with `| head -1`: 1 would mean a regression."""
