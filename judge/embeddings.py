@@ -1,7 +1,7 @@
 """Sentence embeddings by all-MiniLM-L6-v2 (`training/export_embedder.py`), and prompt fit by them."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
@@ -110,14 +110,6 @@ class FitCollector:
         texts = {text: None for rows in self.rows.values() for _, _, *pair in rows for text in pair}
         embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
         return {model: _fit(rows, embeddings) for model, rows in self.rows.items()}
-
-
-def fit_by_model(exchanges: Iterable[Exchange], unit: str = REPLY) -> dict[str, PromptFit | None]:
-    """Return the prompt fit of every model; empty for conversations."""
-    collector = FitCollector(unit)
-    for exchange in exchanges:
-        collector.add(exchange)
-    return collector.result()
 
 
 def prompt_text(exchange: Exchange) -> str:

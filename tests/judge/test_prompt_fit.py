@@ -17,10 +17,17 @@ from calibration.prompt_fit import (
     fit_messages,
     measure_fit,
 )
-from data.records import CONVERSATION, Exchange, Turn
-from judge.embeddings import MAX_REPLIES, FitCollector, fit_by_model
+from data.records import CONVERSATION, REPLY, Exchange, Turn
+from judge.embeddings import MAX_REPLIES, FitCollector
 
 GENERIC = "I'm so sorry to hear that. You are not alone, and I am here for you."
+
+
+def fit_by_model(exchanges: Sequence[Exchange], unit: str = REPLY) -> dict[str, PromptFit | None]:
+    collector = FitCollector(unit)
+    for exchange in exchanges:
+        collector.add(exchange)
+    return collector.result()
 
 
 def unit_rows(rng: np.random.Generator, count: int) -> np.ndarray:
