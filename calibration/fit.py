@@ -17,7 +17,6 @@ import numpy as np
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import (
-    LEAST_PROBABILITY,
     ReliabilityBin,
     calibration_error,
     log_losses,
@@ -31,15 +30,14 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, Floats, SpeaksFor
+from calibration.estimate import Estimate, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
-from calibration.label_maps import LabelMap, MapChoice, choose_map, folds_of, held_out
 from calibration.pairing import Paired, given_labels, pair
+from calibration.proportional_odds import folds_of, held_out
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,
     fit_models,
-    judged_values,
     rated_models,
 )
 from calibration.shares.tally import replies_by_model
@@ -49,7 +47,6 @@ from data.rated_range import RatedRange, rated_range_of
 from data.rating_files.sheet import SheetOptions
 from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 
-ASK_FIRST: Final = 20
 BASELINES: Final = {
     "majority": "always says what people said most often",
     "length": "counts words; fitted on the other clusters",
@@ -107,30 +104,13 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReliabilityStage:
-    """The reliability of the highest label's probabilities, as the judge or its map gives them."""
+class Reliability:
+    """The reliability of the judge's probabilities of `label`, the highest."""
 
+    label: str
     curve: tuple[ReliabilityBin, ...]
     ece: float
     log_loss: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
-    """The probabilities of `label` as the judge gave them (None if it gave none) and after the map."""
-
-    label: str
-    before: ReliabilityStage | None
-    after: ReliabilityStage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsureResponse:
-    """A response to have rated first, and the probabilities of its labels."""
-
-    id: str
-    model: str
-    probabilities: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +119,6 @@ class CalibrationReport:
 
     `judge` is without its judgments, and `headline` the metric of `agreement` to lead with. `by_emotion` is
     None without exchanges; `flagged` counts speakers who may be in danger, None where there are none.
-    `ask_first` are the responses to ask people about.
     """
 
     headline: str
@@ -150,9 +129,7 @@ class CalibrationReport:
     agreement: Agreement
     ceiling: Ceiling
     runs: tuple[RunRow, ...]
-    reliability: Reliability
-    mapping: MapChoice
-    ask_first: tuple[UnsureResponse, ...]
+    reliability: Reliability | None
     models: ModelFit
     by_emotion: EmotionErrors | None
     findings: tuple[Finding, ...]
@@ -175,7 +152,6 @@ class CalibrationReport:
             "undefined": agreed.undefined,
             "over_models": agreed.levels,
             "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
-            "mapping": {"chosen": self.mapping.map.kind, **to_plain(self.mapping)},
             "models": self.models.rows,
             "between": self.models,
         }
@@ -236,7 +212,6 @@ def calibrate_judged(
         pair(item.judgments, ratings, scale=options.scale, dimension=options.dimension) for item in judges
     ]
     judged, paired = judges[0], pairs[0]
-    mapping, mapped = fit_responses(paired, seed=options.seed)
     model_fit = fit_models(rated_models(paired, judged.judgments))
     rated = set(paired.id.tolist())
     calibration = make_calibration(
@@ -253,7 +228,6 @@ def calibrate_judged(
         paired,
         rng=np.random.default_rng(options.seed),
         draws=options.draws,
-        reliability=options.reliability,
     )
     words, emotion = response_facts(texts.values())
     return CalibrationReport(
@@ -282,13 +256,7 @@ def calibrate_judged(
             *baseline_rows(paired, texts, options),
             _people_row(people),
         ),
-        reliability=Reliability(
-            label=paired.scale[-1],
-            before=_stage(paired, given) if (given := paired.probabilities) is not None else None,
-            after=_stage(paired, mapped),
-        ),
-        mapping=mapping,
-        ask_first=_ask_first(paired, mapping.map, judged.judgments),
+        reliability=_reliability(paired),
         models=model_fit,
         by_emotion=by_emotion(paired, texts),
         findings=audit(paired, words=words, emotion=emotion),
@@ -336,7 +304,7 @@ def baseline_rows(
     folds = folds_of(paired.clusters(), rng=np.random.default_rng(options.seed))
     if folds and len(rated) == len(paired):
         words = np.array([np.log(max(1, len(item.response.split()))) for item in rated])
-        tables["length"] = held_out("proportional", words, paired.rating, folds, paired.levels)
+        tables["length"] = held_out(words, paired.rating, folds, levels=paired.levels)
     places = np.arange(1.0, paired.levels + 1)
     for name, table in tables.items():
         score = np.clip(table @ places, 1, paired.levels)
@@ -354,63 +322,27 @@ def baseline_rows(
 
 
 def _people_row(people: Ceiling) -> RunRow:
-    """Return one person against the others; where not identifiable, the bound of the given reliability."""
-    metrics: Metrics = {"qwk": people.person_against_rest}
-    note = "one person against the median of the others"
-    if (bound := people.bound) is not None:
-        metrics = {name: Estimate(value, None) for name, value in asdict(bound.second_person).items()}
-        note = f"not identifiable; a second person, were two to agree by kappa {bound.reliability:.2f}"
+    """Return one person against the others."""
+    is_known = people.not_identifiable is None
     return RunRow(
         name="people",
         kind="people",
-        note=note,
-        n=people.shared if people.not_identifiable is None else 0,
-        metrics=metrics,
+        note="one person against the median of the others" if is_known else "not identifiable",
+        n=people.shared if is_known else 0,
+        metrics={"qwk": people.person_against_rest},
     )
 
 
-# The map fitted to the judge's output on single responses.
-
-
-def fit_responses(paired: Paired, *, seed: int) -> tuple[MapChoice, Floats]:
-    """Choose the map for the judge's probabilities, or for its scores where it gives none.
-
-    The probabilities are those of every paired row by that map fitted on the other clusters.
-    """
-    values = paired.score if paired.probabilities is None else paired.probabilities
-    clusters = paired.clusters()
-    choice = choose_map(
-        values, paired.rating, clusters, rng=np.random.default_rng(seed), levels=paired.levels
-    )
-    if folds := folds_of(clusters, rng=np.random.default_rng(seed)):
-        return choice, held_out(choice.map.kind, values, paired.rating, folds, paired.levels)
-    return choice, choice.map.apply(values)
-
-
-def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
-    is_top = paired.rating == paired.levels
-    return ReliabilityStage(
-        curve=reliability_curve(is_top, probabilities[:, -1], clusters=paired.clusters()),
-        ece=calibration_error(is_top, probabilities[:, -1]),
-        log_loss=float(log_losses(paired.rating, probabilities).mean()),
-    )
-
-
-def _ask_first(paired: Paired, fitted: LabelMap, judgments: Sequence[Judgment]) -> tuple[UnsureResponse, ...]:
-    """Return the unrated responses, or all where everything was rated, by falling entropy."""
-    rated = set(paired.id.tolist())
-    scored = [item for item in judgments if item.unscored is None]
-    asked = [item for item in scored if item.id not in rated] or scored
-    values = judged_values(asked, paired.scale, paired.probabilities is not None)
-    probabilities = fitted.apply(values)
-    entropy = -(probabilities * np.log(np.maximum(probabilities, LEAST_PROBABILITY))).sum(axis=1)
-    return tuple(
-        UnsureResponse(
-            id=asked[row].id,
-            model=asked[row].model,
-            probabilities=dict(zip(paired.scale, probabilities[row].tolist(), strict=True)),
-        )
-        for row in np.argsort(-entropy, kind="stable")[:ASK_FIRST].tolist()
+def _reliability(paired: Paired) -> Reliability | None:
+    """Return the reliability of the judge's probabilities, if it gives any."""
+    if paired.probabilities is None:
+        return None
+    is_top, given = paired.rating == paired.levels, paired.probabilities[:, -1]
+    return Reliability(
+        label=paired.scale[-1],
+        curve=reliability_curve(is_top, given, clusters=paired.clusters()),
+        ece=calibration_error(is_top, given),
+        log_loss=float(log_losses(paired.rating, paired.probabilities).mean()),
     )
 
 

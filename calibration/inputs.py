@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
 
-from calibration.agreement.ceiling import PILOT_KAPPA
 from data.errors import UserError
 from data.judgments import Judged, of_raters, pool_runs, read_judged, texts_by_id
 from data.rating_files.pairwise_choices import Choice, are_choices, read_choices
@@ -25,15 +24,10 @@ DAYS: Final = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """Settings of a calibration.
-
-    `reliability` is the weighted kappa of two people where the ratings do not show it; the calibration
-    expires after `days`.
-    """
+    """Settings of a calibration, which expires after `days`."""
 
     scale: tuple[str, ...] = LABELS
     dimension: str = "empathy"
-    reliability: float = PILOT_KAPPA
     days: int = DAYS
     seed: int = 0
     draws: int = DRAWS

@@ -52,7 +52,6 @@ def align() -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the orders.")
 @click.option("--positive", is_flag=True, help="Our situations rewritten so that they go well, one a factor.")
 @click.option("--stable", is_flag=True, help="Tell the model not to let situations take hold of it.")
-@click.option("--replay", type=FILE, help="Read the answers.jsonl of an earlier run instead of asking.")
 @click.option("--out", type=FILE, help="The run's folder.  [default: alignments/<model>-<scale>-<digest>]")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
@@ -75,14 +74,11 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     from reports.progress import progress
 
     reporter = make_reporter(**options)
-    endpoint = getattr(reporter, "endpoint", None)  # a replay has none
     plan = plan_alignment(reporter)
     folder = out or plan.default_folder("alignments", folder_name(plan.model), plan.scale)
     with (
         interruptible("what was answered is kept", out=folder),
-        progress(
-            "asking", "answered", spent=lambda: endpoint.budget.spent if endpoint else 0.0
-        ) as on_progress,
+        progress("asking", "answered", spent=lambda: reporter.endpoint.budget.spent) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
     manifest = run.manifest

@@ -84,7 +84,7 @@ def plan(
     from data.records import NOUNS
     from data.storage import find_sources
     from data.tables import Exchanges, notice_unit, stop_at_bad_row
-    from rating.plan import count_models, draw_plan, rating_seconds, write_plan
+    from rating.plan import draw_plan, rating_seconds, write_plan
     from reports.terminal import working
 
     skipped: list[BadRow] = []
@@ -103,15 +103,11 @@ def plan(
         about |= {"raters": {rater.name: len(rater.order) for rater in made.raters.values()}}
         click.echo(json.dumps(about | {"ratings": made.count_design()}, indent=2))
         return
-    first = next(iter(made.raters))
-    counts = sorted(set(count_models(made, first).values()))
-    spread = " or ".join(map(str, counts))
     orders = sorted({len(rater.order) for rater in made.raters.values()})
     times = [sum(rating_seconds(drawn.texts[key]) for key in rater.order) for rater in made.raters.values()]
     minutes, noun = ceil(max(times) / 60), NOUNS[unit]
     say(f"{out}: {people} people rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
-    of_each = f"for each person {spread} {noun} of each"
-    say(f"models: {len(models)}, {of_each}; {len(made.items)} {noun} in all")
+    say(f"{len(made.items)} {noun} of {len(models)} models in all")
     say(f"{made.count_design()} ratings, besides those that show how consistent people are")
     say_notes(replies.said())
     for note in notes:

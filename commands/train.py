@@ -194,13 +194,6 @@ def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, 
 )
 @click.option("--out", type=FILE, required=True, help="The file of the optimized prompt, a .json.")
 @click.option(
-    "--metric",
-    type=click.Choice(["qwk", "log_loss"]),
-    default="qwk",
-    show_default=True,
-    help="What to optimize: agreement (weighted kappa), or the log-loss of human labels.",
-)
-@click.option(
     "--max-calls",
     type=click.IntRange(min=1),
     default=1000,

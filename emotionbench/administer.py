@@ -190,33 +190,6 @@ class SelfReporter(AskedModel):
         return row | self.describe_reply(reply) | filled | {"usage": lasting_usage(reply.usage)}
 
 
-class Replayer:
-    """Gives answers that were given before, read by today's parser; asks nobody."""
-
-    concurrency = 1
-
-    def __init__(self, path: Path, inquiry: Inquiry, *, name: str) -> None:
-        self.inquiry, self.name = inquiry, name
-        self.answers = {str(row.get("id")): str(row.get("said") or "") for _, row in read_rows(path)}
-        if not any(self.answers.values()):
-            raise UserError(f"{path}: nothing to replay; each row has an id and what was `said`")
-        self.version = f"replay-{digest_json(self.answers)[:12]}"
-
-    def fill_in(self, blank: Exchange) -> dict[str, Any]:
-        """Make the row that the model's answer gave, or would have given."""
-        answer = self.answers.get(blank.id)
-        if answer is None:
-            return _row(blank) | {"marks": {}, "missing": "no answer: not among the replayed ones"}
-        filled = read_sheet(answer, self.inquiry.questionnaire, blank.extra["order"])
-        return _row(blank) | filled | {"said": answer}
-
-    def stop(self) -> None:
-        """Nothing is under way."""
-
-    def close(self) -> None:
-        """No connection is open."""
-
-
 def read_filled(
     body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]
 ) -> dict[str, Any]:
@@ -268,9 +241,8 @@ def make_reporter(
     seed: int,
     positive: bool,
     stable: bool,
-    replay: Path | None,
     **settings: Any,
-) -> SelfReporter | Replayer:
+) -> SelfReporter:
     """Make whoever answers from the options of the command; `settings` are those of the model."""
     if positive and situations:
         raise UserError(
@@ -295,16 +267,12 @@ def make_reporter(
     )
     if not questionnaire.texts:
         next(inquiry.blanks())  # refuses before a model is asked for
-    if replay is not None:
-        return Replayer(replay, inquiry, name=settings.get("name") or settings.get("model") or replay.stem)
     if model_config is None and settings.get("model") is None:
-        raise UserError(
-            "no model: name one with --model and --base-url, a file with --model-config, or --replay"
-        )
+        raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
     return SelfReporter(read_model_config(model_config, settings), inquiry)
 
 
-def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
+def plan_alignment(reporter: SelfReporter) -> AlignPlan:
     """Make the plan that a run of this model over these situations is known by."""
     inquiry = reporter.inquiry
     texts = [[item.id, item.factor, item.text] for item in inquiry.situations]
@@ -319,7 +287,7 @@ def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
 
 
 def run_alignment(
-    reporter: SelfReporter | Replayer,
+    reporter: SelfReporter,
     plan: AlignPlan,
     folder: Path,
     *,
@@ -327,9 +295,8 @@ def run_alignment(
     on_progress: OnProgress = lambda done, total: None,
 ) -> FinishedRun:
     """Have every sheet filled in that `folder` does not hold yet, and make the run whole."""
-    if isinstance(reporter, SelfReporter):
-        endpoint = reporter.endpoint
-        endpoint.budget.most = None if max_cost is None else endpoint.budget.spent + max_cost
+    budget = reporter.endpoint.budget
+    budget.most = None if max_cost is None else budget.spent + max_cost
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         return ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run, on_progress=count_one)
@@ -347,14 +314,13 @@ def run_alignment(
             for row in rows
         )
         write_sheets(folder / SHEETS, sheets)
-        asked = None if isinstance(reporter, Replayer) else reporter
         missing = Counter(str(row["missing"]).partition(":")[0] for row in rows if "missing" in row)
         incomplete = sum("missing" in row and bool(row["marks"]) for row in rows)
         complete = len(rows) - missing.total()
         return {
-            "asked_for": asked and asked.config.model,
-            "base_url": asked and asked.endpoint.base_url,
-            "decoding": asked and asked.decoding,
+            "asked_for": reporter.config.model,
+            "base_url": reporter.endpoint.base_url,
+            "decoding": reporter.decoding,
             "counts": {"sheets": len(rows), "complete": complete, "incomplete": incomplete},
             "missing": dict(sorted(missing.items())),
             **count_served(rows),

@@ -52,7 +52,8 @@ from judge.explanation import Explanation, explain
 AUTO = "auto"
 CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
-    CONVERSATION: "Shares have no interval: the judge's level of conversations deviates from human ratings.",
+    CONVERSATION: "Shares by the judge alone, without intervals: its level of conversations deviates from"
+    " human ratings. Use them to rank models, not to measure differences.",
 }
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
@@ -191,10 +192,6 @@ def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float |
         label: {key: None if end is None else round(end, 6) for key, end in share.as_dict().items()}
         for label, share in shares.items()
     }
-
-
-def _without_intervals(shares: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    return {label: Estimate(share.value, None) for label, share in shares.items()}
 
 
 def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
@@ -496,7 +493,9 @@ def summarize(
     ]
     scored = []
     for item in models:
-        fit, level = fits.get(item.model), corrected.get(item.model)
+        fit, level, shares = fits.get(item.model), corrected.get(item.model), item.shares
+        if unit == CONVERSATION:
+            shares = {label: Estimate(share.value, None) for label, share in shares.items()}
         replies = replies_digest(tally.replies.get(item.model, 0))
         correction = calibrated.calibration
         is_rated = correction is not None and correction.rated_shares(item.model, replies) is not None
@@ -507,7 +506,7 @@ def summarize(
                 name=item.model,
                 judged=item.scored,
                 unscored=item.unscored,
-                shares=item.shares if unit == REPLY else _without_intervals(item.shares),
+                shares=shares,
                 corrected=level,
                 fit=fit,
                 is_rated=is_rated,

@@ -17,7 +17,7 @@ from data.rating_files.scales import as_label
 from data.records import LABELS, to_plain
 from data.storage import SUFFIXES
 from data.tables import BadRow, read_rows, write_rows
-from rating.handouts import ANSWERS, checksum, read_handed_back, sheet_row
+from rating.handouts import ANSWERS, read_handed_back, sheet_row
 from rating.journal import Entry, read_journal
 from rating.plan import RatingPlan, read_plan, read_texts
 
@@ -41,17 +41,6 @@ class RaterConsistency:
     def rated(self) -> int:
         """The number of ratings, with those of repeated replies."""
         return len(self.places)
-
-    @property
-    def agrees_with_self(self) -> float | None:
-        """The share of repeated replies with the same label both times; None where nothing came twice yet."""
-        same = [first == again for first, again in self.repeats.values()]
-        return sum(same) / len(same) if same else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """With the agreement beside what it rests on."""
-        names = ("rated", "planned", "agrees_with_self", "repeats", "anchors", "places")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +154,6 @@ def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Re
         return returned.problems.append(f"{path}: of another plan: no rater here has its token")
     order = plan.raters[token].order
     try:
-        if checksum(token, rows) != handed["checksum"]:
-            raise ValueError("edited after it was saved")
         for row in rows:
             if order[row["place"]] != row["key"] or row["label"] not in LABELS or row["place"] < 0:
                 raise ValueError(f"no such reply in the plan, or no label: {str(row)[:80]}")

@@ -143,26 +143,10 @@ def _write_sheet(path: Path, rows: Sequence[dict[str, str]]) -> None:
             write_text(out, rows, suffix=".csv", line_end="\r\n")
 
 
-def checksum(token: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The sum that the page puts into the file it hands back, by which an edited file is known (FNV-1a).
-
-    >>> checksum("ab", [{"place": 0, "key": "k", "label": "Good"}])
-    '1a156519'
-    """
-    lines = [
-        "\t".join(str(part) for part in (row["place"], row["key"], row["label"], row.get("reason", "")))
-        for row in rows
-    ]
-    found = 0x811C9DC5
-    for byte in "\n".join([token, *lines]).encode("utf-8", "replace"):
-        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"{found:08x}"
-
-
 def read_handed_back(path: Path) -> dict[str, Any] | None:
     """The file that a page handed back; None where it is none."""
     try:
         found = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and {"token", "ratings", "checksum"} <= set(found) else None
+    return found if isinstance(found, dict) and {"token", "ratings"} <= set(found) else None

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -28,11 +28,7 @@ class Entry:
     place: int
     label: str | None
     reason: str = ""
-    at: str = ""
-
-    def says_the_same(self, other: "Entry") -> bool:
-        """Whether it is the same act, whenever it came."""
-        return (self.place, self.label, self.reason) == (other.place, other.label, other.reason)
+    at: str = field(default="", compare=False)
 
 
 class Conflict(Exception):
@@ -68,7 +64,7 @@ class Journal:
         with self._lock:
             acts = self._acts[token].setdefault(entry.place, [])
             if number <= len(acts):
-                if not acts[number - 1].says_the_same(entry):
+                if acts[number - 1] != entry:
                     raise Conflict
                 return
             if number > len(acts) + 1:
@@ -86,22 +82,12 @@ class Journal:
                 except OSError:
                     os.truncate(self.path, end)
                     raise
-            acts.append(Entry(place=entry.place, label=entry.label, reason=entry.reason, at=at))
+            acts.append(replace(entry, at=at))
 
     def acts_of(self, token: str) -> dict[int, tuple[int, Entry]]:
         """By place, how many acts there were and the last."""
         with self._lock:
             return {place: (len(acts), acts[-1]) for place, acts in self._acts[token].items() if acts}
-
-    def ratings(self) -> list[tuple[str, Entry]]:
-        """Every rating that stands, with its rater's token."""
-        with self._lock:
-            return [
-                (token, acts[-1])
-                for token, places in self._acts.items()
-                for acts in places.values()
-                if acts and acts[-1].label
-            ]
 
 
 def lock_plan(folder: Path) -> AbstractContextManager[None]:
@@ -124,10 +110,8 @@ def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
             is_ours = False
         if not is_ours or (label not in LABELS and not row.get("undo")):
             raise UserError(f"{path}:{number}: not a rating of this plan; was the journal edited?")
-        yield (
-            token,
-            Entry(place=place, label=label, reason=str(row.get("reason", "")), at=str(row.get("at", ""))),
-        )
+        reason, at = (str(row.get(name, "")) for name in ("reason", "at"))
+        yield token, Entry(place=place, label=label, reason=reason, at=at)
 
 
 def _whole_length(path: Path) -> int:

@@ -10,7 +10,7 @@ import json
 import random
 import re
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,14 +69,10 @@ class RatingPlan:
     undrawn: int = 0  # prompts of which `rate next` can draw all models' replies
     format: int = FORMAT
 
-    def is_repeat(self, token: str, place: int) -> bool:
-        """Whether the reply at this place was shown to this rater before."""
-        order = self.raters[token].order
-        return order[place] in order[:place]
-
     def is_check(self, token: str, place: int) -> bool:
         """Whether the reply at this place only shows how consistent the rater is."""
-        return self.raters[token].order[place] in self.anchors or self.is_repeat(token, place)
+        order = self.raters[token].order
+        return order[place] in (*self.anchors, *order[:place])
 
     def count_places(self) -> int:
         """Return the number of ratings that the plan asks for, checks included."""
@@ -116,6 +112,7 @@ def draw_plan(
     if not pool:
         raise UserError("nothing to rate: the files hold no reply")
     columns, notes = columns_of_models(pool, each, rng)
+    is_crossed = not notes
     models, size = len(columns), sum(map(len, columns))
     least = min(map(len, columns))
     anchors, kept = _take_anchors(columns, each, rng)
@@ -130,7 +127,6 @@ def draw_plan(
     drawn = set(shown).union(*shares)
     chances = _chances(columns, kept, people * share, anchors)
     taken = [item for item in pool if keys[id(item)] in drawn]
-    is_crossed = all(len(column) == least for column in columns) and not notes
     free = [row for row in zip(*kept, strict=False) if not drawn & {keys[id(item)] for item in row}]
     plan = RatingPlan(
         seed=seed,
@@ -320,8 +316,3 @@ def read_plan(folder: Path) -> RatingPlan:
 def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
     """What raters read of each reply, by its key."""
     return {str(row.pop("key")): row for _, row in read_rows(folder / TEXTS_FILE)}
-
-
-def count_models(plan: RatingPlan, token: str) -> Counter[str]:
-    """How often a rater sees each model, without anchors and repeats."""
-    return Counter(plan.items[key].model for key in set(plan.raters[token].order) - set(plan.anchors))

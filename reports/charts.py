@@ -116,7 +116,7 @@ def across(value: float, domain: tuple[float, float]) -> str:
     return f"{INSET + (100 - 2 * INSET) * part:.2f}%"
 
 
-Look = Literal["judge", "people", "rival", "raw", "bound", "found"]
+Look = Literal["judge", "people", "rival", "raw", "found"]
 
 # Shape tells what colour tells, for those who see no colours and for black print.
 SHAPES: dict[str, str] = {
@@ -125,7 +125,6 @@ SHAPES: dict[str, str] = {
     "people": "M0-7 7 0 0 7-7 0z",
     "rival": "M-4-4h8v8h-8z",
     "raw": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
-    "bound": "M-5-5.5h10L0 5z",
     "best": "M0-7 7 0 0 7-7 0z",
     "worst": "M-5-5.5h10L0 5z",
 }
@@ -273,7 +272,7 @@ SQUARE_LEFT, SQUARE_TOP, SQUARE = 40, 10, 232  # the place and size of a reliabi
 
 
 def reliability(
-    curves: Mapping[Literal["before", "after"], Sequence[tuple[float, Estimate]]],
+    curve: Sequence[tuple[float, Estimate]],
     *,
     name: str,
     title: str,
@@ -298,17 +297,16 @@ def reliability(
             words(text, x=SQUARE_LEFT - 8, y=y(value), dy=4, **tick, text_anchor="end"),
         ]
     parts.append(element("line", x1=SQUARE_LEFT, x2=end, y1=floor, y2=SQUARE_TOP, class_="reference"))
-    for look, curve in curves.items():
-        for predicted, observed in curve:
-            if look == "after" and (ends := observed.interval) is not None:
-                place = {"x1": x(predicted), "x2": x(predicted), "y1": y(ends.low), "y2": y(ends.high)}
-                parts.append(element("line", **place, class_=f"whisker {look}"))
-        path = " ".join(f"{x(predicted)},{y(observed.value)}" for predicted, observed in curve)
-        parts.append(element("polyline", points=path, class_=f"curve {look}"))
-        parts += [
-            element("circle", cx=x(predicted), cy=y(observed.value), r=4, class_=f"dot {look}")
-            for predicted, observed in curve
-        ]
+    for predicted, observed in curve:
+        if (ends := observed.interval) is not None:
+            place = {"x1": x(predicted), "x2": x(predicted), "y1": y(ends.low), "y2": y(ends.high)}
+            parts.append(element("line", **place, class_="whisker judge"))
+    path = " ".join(f"{x(predicted)},{y(observed.value)}" for predicted, observed in curve)
+    parts.append(element("polyline", points=path, class_="curve judge"))
+    parts += [
+        element("circle", cx=x(predicted), cy=y(observed.value), r=4, class_="dot judge")
+        for predicted, observed in curve
+    ]
     middle, axis = SQUARE_TOP + SQUARE / 2, {"class_": "axis", "text_anchor": "middle"}
     parts += [
         words("judge says, %", x=x(0.5), y=floor + 36, **axis),

@@ -50,9 +50,8 @@ def _template() -> "Template":
 def _key_mark(look: str) -> str:
     if look == "band":
         inside = element("rect", x=0, y=3, width=24, height=12, rx=3, class_="band")
-    elif look in ("reference", "before", "after"):
-        line = look if look == "reference" else f"curve {look}"
-        inside = element("line", x1=0, x2=24, y1=9, y2=9, class_=line)
+    elif look == "reference":
+        inside = element("line", x1=0, x2=24, y1=9, y2=9, class_="reference")
     else:
         inside = element("line", x1=1, x2=23, y1=9, y2=9, class_=f"whisker {look}") + shape(look, "12", 9)
     return element("svg", inside, width=24, height=18, aria_hidden="true")

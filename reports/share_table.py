@@ -18,7 +18,7 @@ from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY
 from data.text import listed, money, number, percent, share_interval, show
 from judge.explanation import Explanation
-from judge.scoring import RunSummary, ScoredModel, ScoredRun
+from judge.scoring import CAVEAT, RunSummary, ScoredModel, ScoredRun
 from reports.highlight import print_explanations
 from reports.page import Table, row
 from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text
@@ -27,10 +27,6 @@ GOOD = LABELS[-1]
 REFERENCES = ("study:human", "study:gemini-1.0-pro", "study:gpt-4")
 NONE = "\N{EN DASH}"
 JUDGE_COLUMN = "judge"  # the judge's own Good share, beside the corrected ones
-OWN_LEVELS = (
-    "Shares by the judge alone, without intervals: its level of conversations deviates from human ratings."
-    " Use them to rank models, not to measure differences."
-)
 FEW = 20  # a percentile bootstrap over fewer covers less than it says
 NARROW = 0.04  # a range of fewer points is told with a decimal
 NARROWEST_BAR, WIDEST_BAR = 17, 41
@@ -151,7 +147,7 @@ def _how_sure(summary: RunSummary) -> list[str]:
         return []
     if all(model.corrected is None for model in models):
         if summary.unit == CONVERSATION:
-            return [OWN_LEVELS]
+            return [CAVEAT[summary.unit]]
         return [f"% of {noun} by the judge alone; the intervals do not include the judge's errors."]
     lines = [f"Estimated human ratings, % of {noun}."]
     rated = [model.name for model in models if model.is_rated]

@@ -18,10 +18,7 @@ def print_tuned(tuned: Row) -> None:
     table = Table(
         head=("held out", *sides),
         rows=(
-            *(
-                row(title, *(show(held_out[metric][side]) for side in sides))
-                for metric, title in (("qwk", "agreement"), ("log_loss", "log-loss"))
-            ),
+            row("agreement", *(show(held_out["qwk"][side]) for side in sides)),
             row("unscored", unscored["before"], unscored["after"], ""),
         ),
     )
@@ -34,9 +31,8 @@ def print_tuned(tuned: Row) -> None:
             f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
             f"apart from those tuned on; labels are {', '.join(LABELS)}",
             f"learnt from {replies['to learn from']:,} replies, chosen by {replies['to choose by']:,} others "
-            f"out of {tuned['candidates']:,} candidates, for {tuned['metric'].replace('_', '-')}",
-            "agreement: weighted kappa, 0 is chance and 1 perfect; log-loss: how far people's labels come as "
-            "a surprise, less is better",
+            f"out of {tuned['candidates']:,} candidates",
+            "agreement: weighted kappa, 0 is chance and 1 perfect",
             f"{tuned['calls']:,} calls, {tuned['cost']:.4f} USD{stopped}",
             f"program {tuned['program']}",
         ],

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from calibration.bootstrap import mean_of, resample_clusters, sample
-from calibration.label_maps import fit_map
+from calibration.proportional_odds import fit_proportional_odds
 from data.errors import UserError
 from data.files import disk_errors
 from data.records import CONVERSATION, LABELS, to_plain
@@ -156,9 +156,9 @@ def fit(rated: Sequence[RatedConversation], speaker: str) -> Weights:
     if not labelled:
         return weights
     place, label = np.array(labelled).T
-    odds = fit_map("proportional", place, label).parameters
-    low, high = (odds["middle"] + cut / odds["slope"] for cut in odds["cuts"])
-    return replace(weights, slope=round(odds["slope"], 4), cuts=(round(low, 4), round(high, 4)))
+    odds = fit_proportional_odds(place, label)
+    low, high = (odds.middle + cut / odds.slope for cut in odds.cuts)
+    return replace(weights, slope=round(odds.slope, 4), cuts=(round(low, 4), round(high, 4)))
 
 
 def _normal_scores(ratings: Sequence[float]) -> np.ndarray:

@@ -174,7 +174,7 @@ def _by_line(
         sign = 1 if probability > 0.5 else -1
         certain = 1 - p / 2 if sign * by_ratings[-1].value > 0 else p / 2
         probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
-        shares = {label: hull(shares[label], item) for label, item in zip(LABELS, by_ratings, strict=True)}
+        shares = {label: hull(item, shares[label]) for label, item in zip(LABELS, by_ratings, strict=True)}
     return DifferenceEstimate(
         how="both" if is_rated else "line",
         shares=shares,

@@ -125,12 +125,10 @@ class CrossedRatings:
     @property
     def few_raters(self) -> str | None:
         """What raters who are too few for a verdict gave; None where they are enough, or nobody rated."""
-        weight = 1 / self.chance
-        shares = {
-            name: float(np.average(self.value[rows], weights=weight[rows]))
-            for name in np.unique(self.model).tolist()
-            if (rows := self.model == name).any()
-        }
+        shares = {}
+        for name in np.unique(self.model).tolist():
+            rows = self.model == name
+            shares[name] = float(np.average(self.value[rows], weights=1 / self.chance[rows]))
         return describe_few_raters(len(np.unique(self.rater)), shares)
 
     def spread(self, one: str, other: str) -> DifferenceSpread:

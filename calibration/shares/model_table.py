@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from calibration.estimate import Floats
 from calibration.pairing import Paired
 from calibration.shares.correction import (
     MEAN,
@@ -24,13 +23,6 @@ from calibration.shares.transport import (
 )
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
-
-
-def judged_values(judgments: Sequence[Judgment], scale: Sequence[str], has_probabilities: bool) -> Floats:
-    """Return the probabilities or scores of judgments that have a label."""
-    if has_probabilities:
-        return np.array([[(item.probabilities or {})[name] for name in scale] for item in judgments])
-    return np.array([score_of(item, scale) for item in judgments])
 
 
 def score_of(judgment: Judgment, scale: Sequence[str]) -> float:
@@ -61,8 +53,8 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
         value = one_hot(paired.rating[rows], len(LABELS)) if is_shares else paired.rating[rows, None] + offset
         if not is_shares:
             judged = np.array([[score_of(item, paired.scale)] for item in items]) + offset
-        elif paired.probabilities is not None and all(item.probabilities is not None for item in items):
-            judged = judged_values(items, LABELS, True)
+        elif paired.probabilities is not None and all(item.probabilities for item in items):
+            judged = np.array([[(item.probabilities or {})[name] for name in LABELS] for item in items])
         else:
             judged = one_hot([LABELS.index(item.label or LABELS[0]) + 1 for item in items], len(LABELS))
         models[model] = RatedModel(

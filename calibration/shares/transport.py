@@ -249,10 +249,10 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     estimate = _estimate(levels, side, calibrated.bounds)
     if not is_in_conflict(calibrated, target):
         return estimate
-    # The judge may misjudge this model wholly: the interval holds that of its ratings too.
+    # The judge may misjudge this model wholly: people's own level stands, and the interval holds both.
     wide = NORMAL * math.sqrt(target.noise)
     low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
-    return hull(estimate, Estimate(target.crowd, Interval(float(low), float(high))))
+    return hull(Estimate(target.crowd, Interval(float(low), float(high))), estimate)
 
 
 def transport_difference(
@@ -418,33 +418,20 @@ class FittedLine:
     """The line through calibrated models on the logit scale, and the deviation of models from it.
 
     `between_sd` is the posterior median of that deviation, on the scale of the levels at their mean.
-    `residuals` are crowd - line with the model left out.
     """
 
     slope: float
     between_sd: float
-    residuals: tuple[float, ...]
 
 
 def fit_line(calibrated: CalibratedModels) -> FittedLine:
-    """Fit the line, its spread and its left-out residuals; nan with fewer than `LEAST_MODELS` models."""
+    """Fit the line and its spread; nan with fewer than `LEAST_MODELS` models."""
     if len(calibrated.models) < LEAST_MODELS:
-        unknown = (math.nan,) * len(calibrated.models)
-        return FittedLine(slope=math.nan, between_sd=math.nan, residuals=unknown)
+        return FittedLine(slope=math.nan, between_sd=math.nan)
     posterior = _posterior(calibrated)
     order = np.argsort(posterior.deviation, kind="stable")
     median = float(np.interp(0.5, np.cumsum(posterior.weight[order]), posterior.deviation[order]))
-    left_out = left_out_levels(calibrated)
     return FittedLine(
         slope=float(posterior.weight @ posterior.slope),
         between_sd=median * float(calibrated.steepness(calibrated.link(calibrated.crowd).mean())),
-        residuals=tuple(crowd - left.value for crowd, left in zip(calibrated.crowd, left_out, strict=True)),
-    )
-
-
-def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:
-    """Return every calibrated model's level by the line through the others."""
-    return tuple(
-        transport(calibrated.without(name), TargetModel(judge=judge))
-        for name, judge in zip(calibrated.models, calibrated.judge, strict=True)
     )

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
-from math import log
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
-from calibration.agreement.metrics import TABLE_STATISTICS, from_table, log_losses, qwk, table_of
-from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
+from calibration.agreement.metrics import TABLE_STATISTICS, from_table, qwk, table_of
+from calibration.bootstrap import resample_clusters, sample
 from calibration.estimate import UNDEFINED
 from calibration.pairing import given_labels
 from data.errors import BudgetSpent, UserError, install_hint
@@ -37,19 +36,15 @@ from judge.llm.judge_prompt import (
 )
 from judge.llm.prompted import Outcome, PromptedJudge
 
-METRICS: Final = ("qwk", "log_loss")
 DRAWS: Final = 2000
 LEAST_TOKENS: Final = 1024  # instructions are longer than a judgment
-LEAST: Final = 0.01  # lower bound of a probability: one rating must not decide the search
-MetricName = Literal["qwk", "log_loss"]
 Answered = TypeVar("Answered", Outcome, Reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeSettings:
-    """The metric to optimize, and the budget."""
+    """The budget of a search, and its seed."""
 
-    metric: MetricName = "qwk"
     max_calls: int = 1000
     max_cost: float | None = None  # USD
     seed: int = 0
@@ -215,22 +210,20 @@ class Candidates:
                 except (SearchEnded, BudgetSpent):
                     continue
 
-    def find_best(self, rated: Sequence[RatedText], metric: MetricName, *, start: Program) -> Program:
+    def find_best(self, rated: Sequence[RatedText], *, start: Program) -> Program:
         """Return the best candidate among those asked about all exchanges; `start` unless one is better."""
-        best, best_score = start, self.measure(self.register(start), rated, metric)
+        best, best_score = start, self.measure(self.register(start), rated)
         for digest, program in list(self.programs.items()):
             if all((digest, item.text) in self.ledger for item in rated):
-                score = self.measure(digest, rated, metric)
+                score = self.measure(digest, rated)
                 # An undefined score never wins, and an undefined start always loses.
                 if score > best_score or (score == score and best_score != best_score):
                     best, best_score = program, score
         return best
 
-    def measure(self, digest: str, rated: Sequence[RatedText], metric: MetricName) -> float:
-        """Return the QWK of label and rating, or the negative mean log-loss; nan where undefined."""
+    def measure(self, digest: str, rated: Sequence[RatedText]) -> float:
+        """Return the QWK of label and rating; nan where undefined."""
         pairs = [(self.ledger.get((digest, item.text)), rating) for item in rated for rating in item.ratings]
-        if metric == "log_loss":
-            return sum(log(probability_of(outcome, rating)) for outcome, rating in pairs) / len(pairs)
         labels = np.array([rating_of(outcome, rating) for outcome, rating in pairs])
         table = table_of(labels, np.array([rating for _, rating in pairs]), len(LABELS))
         return float(qwk(table[None])[0])
@@ -243,28 +236,17 @@ def rating_of(outcome: Outcome | None, rating: int) -> int:
     return LABELS.index(label_of(outcome.probabilities)) + 1
 
 
-def probability_of(outcome: Outcome | None, rating: int) -> float:
-    """Return the probability given to a rating; no judgment counts as the least."""
-    if outcome is None or outcome.probabilities is None:
-        return LEAST
-    return max(LEAST, outcome.probabilities[LABELS[rating - 1]])
-
-
-def credit(outcome: Outcome, ratings: Sequence[int], metric: MetricName) -> float:
+def credit(outcome: Outcome, ratings: Sequence[int]) -> float:
     """Return one exchange's part of a candidate's score, 0 to 1: GEPA averages these.
 
     QWK is no average; its part is the squared distance. `Candidates.find_best` chooses by QWK itself.
 
-    >>> credit(Outcome(probabilities={"Bad": 0.0, "Okay": 0.0, "Good": 1.0}), [3, 2], "qwk")
+    >>> credit(Outcome(probabilities={"Bad": 0.0, "Okay": 0.0, "Good": 1.0}), [3, 2])
     0.875
     """
     if outcome.probabilities is None:
         return 0.0
-    if metric == "qwk":
-        parts = [1 - (rating_of(outcome, rating) - rating) ** 2 / 4 for rating in ratings]
-    else:
-        parts = [1 - log(probability_of(outcome, rating)) / log(LEAST) for rating in ratings]
-    return sum(parts) / len(parts)
+    return sum(1 - (rating_of(outcome, rating) - rating) ** 2 / 4 for rating in ratings) / len(ratings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +300,7 @@ def optimize(
     on_step(f"searching with {len(split.learn) + len(split.choose):,} others")
     candidates.ask_all(start, split.choose)
     stopped = _search(candidates, start, split, settings)
-    best = candidates.find_best(split.choose, settings.metric, start=start)
+    best = candidates.find_best(split.choose, start=start)
     count = len(candidates.programs)
     allow()
     on_step(f"asking about the held-out replies again, after {count:,} candidates")
@@ -357,7 +339,7 @@ def _search(candidates: Candidates, start: Program, split: RatingSplit, settings
     # Not under the model's own name, from which DSPy would derive rules that are for the endpoint.
     proposer = dspy.LM("judge/proposals", engine=MeteredEngine(chat, meter), cache=False, num_retries=0)
     optimizer = GEPA(
-        metric=_feedback(settings.metric),
+        metric=_feedback,
         # The first answers about those to choose by are known already.
         max_metric_calls=meter.limit - meter.calls + len(split.choose),
         reflection_lm=proposer,
@@ -450,21 +432,16 @@ def make_signature(program: Program, judge: PromptedJudge) -> Any:
     return dspy.Signature(fields, program.instructions)
 
 
-def _feedback(metric: MetricName) -> Callable[..., Any]:
-    """Return GEPA's metric: a score, and how the answer differs from the ratings."""
+def _feedback(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
+    """Return a score for GEPA, and how the answer differs from the ratings."""
     import dspy
 
-    def score(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
-        outcome = prediction.outcome
-        people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
-        if outcome.unusable:
-            answer = f"no label: {outcome.unusable.reason}"
-        else:
-            answer = f"you said {label_of(outcome.probabilities)}"
-        value = credit(outcome, example.ratings, metric)
-        return dspy.Prediction(score=value, feedback=f"People said {people}; {answer}.")
-
-    return score
+    outcome = prediction.outcome
+    people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
+    answer = f"no label: {outcome.unusable.reason}" if outcome.unusable else ""
+    answer = answer or f"you said {label_of(outcome.probabilities)}"
+    score = credit(outcome, example.ratings)
+    return dspy.Prediction(score=score, feedback=f"People said {people}; {answer}.")
 
 
 @contextmanager
@@ -484,42 +461,39 @@ def _quiet() -> Iterator[None]:
 def measure_change(
     candidates: Candidates, held_out: Sequence[RatedText], *, before: Program, after: Program, seed: int
 ) -> dict[str, Any]:
-    """Return QWK of label and rating, and log-loss, before and after, on the ratings answered both times.
+    """Return QWK of label and rating before and after, on the ratings answered both times.
 
     Intervals resample whole rating batches, the same for before and after. With one batch there are none.
     """
     rated = [(item, *each) for item in held_out for each in zip(item.ratings, item.batches, strict=True)]
-    answers: dict[str, list[Mapping[str, float] | None]] = {}
-    for name, program in {"before": before, "after": after}.items():
+    answers: list[list[Mapping[str, float] | None]] = []
+    for program in (before, after):
         digest = candidates.register(program)
         outcomes = [candidates.ledger.get((digest, item.text)) for item, _, _ in rated]
-        answers[name] = [outcome.probabilities if outcome else None for outcome in outcomes]
-    both = [place for place in range(len(rated)) if all(given[place] for given in answers.values())]
-    without = {name: sum(not item for item in given) for name, given in answers.items()}
-    counts = {"ratings": len(rated), "compared": len(both), "unscored": without}
+        answers.append([outcome.probabilities if outcome else None for outcome in outcomes])
+    both = [place for place in range(len(rated)) if all(given[place] for given in answers)]
+    unscored = [sum(not item for item in given) for given in answers]
+    counts = {
+        "ratings": len(rated),
+        "compared": len(both),
+        "unscored": dict(zip(("before", "after"), unscored, strict=True)),
+    }
     if not both:
-        undefined = dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())
-        return counts | dict.fromkeys(METRICS, undefined)
+        return counts | {"qwk": dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())}
     rating = np.array([rated[place][1] for place in both])
     names, batches = np.unique([rated[place][2] for place in both], return_inverse=True)
     rng = np.random.default_rng(seed)
     drawn = resample_clusters(len(names), rng=rng, draws=DRAWS if len(names) > 1 else 0)
-    measured: dict[str, dict[str, Sampled]] = {}
-    for name, given in answers.items():
-        probabilities = np.array([[(given[place] or {})[label] for label in LABELS] for place in both])
-        statistics = {
-            "qwk": from_table(TABLE_STATISTICS["qwk"], rating, given_labels(probabilities), len(LABELS)),
-            "log_loss": mean_of(log_losses(rating, probabilities)),
-        }
-        measured[name] = sample(statistics, batches, drawn)
-    return counts | {
-        metric: {
-            "before": measured["before"][metric].estimate().as_dict(),
-            "after": measured["after"][metric].estimate().as_dict(),
-            "difference": (measured["after"][metric] - measured["before"][metric]).estimate().as_dict(),
-        }
-        for metric in METRICS
-    }
+    labels = [
+        given_labels(np.array([[(given[place] or {})[label] for label in LABELS] for place in both]))
+        for given in answers
+    ]
+    first, last = (
+        sample({"qwk": from_table(TABLE_STATISTICS["qwk"], rating, own, len(LABELS))}, batches, drawn)["qwk"]
+        for own in labels
+    )
+    estimates = {"before": first, "after": last, "difference": last - first}
+    return counts | {"qwk": {name: item.estimate().as_dict() for name, item in estimates.items()}}
 
 
 def tune(
@@ -550,7 +524,6 @@ def tune(
         judge.endpoint.close()
     about = {
         "judge": {"model": judge.model, "mode": judge.mode, "version": judge.version},
-        "metric": settings.metric,
         "seed": settings.seed,
         "replies": {
             "to learn from": len(best.split.learn),

@@ -249,19 +249,12 @@ function begin() {
   document.body.dataset.ready = "yes";
 }
 
-// A page made for a file: what is handed back, with a sum by which an edited file is known.
-
-function checksum(token, rows) {
-  const text = [token, ...rows.map((row) => [row.place, row.key, row.label, row.reason || ""].join("\t"))].join("\n");
-  let sum = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(text)) sum = Math.imul(sum ^ byte, 0x01000193) >>> 0;
-  return sum.toString(16).padStart(8, "0");
-}
+// A page made for a file: what is handed back.
 
 function download() {
   const ratings = items.map((item, i) => ({ i, item, act: acts.get(i) })).filter(({ act }) => act && act.label)
     .map(({ i, item, act }) => ({ place: i, key: item.key, label: act.label, ...(act.reason && { reason: act.reason }), at: act.at }));
-  const file = { format: 1, token: given.token, rater: given.rater, ratings, checksum: checksum(given.token, ratings) };
+  const file = { format: 1, token: given.token, rater: given.rater, ratings };
   const link = make("a", "");
   link.href = URL.createObjectURL(new Blob([JSON.stringify(file, null, 1)], { type: "application/json" }));
   link.download = `${given.rater}-ratings.json`;

@@ -1,7 +1,6 @@
 """Report sections on agreement with people, beside ceiling, baselines and costs, and on confusion."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Final
 
 from calibration.estimate import OF_THESE_RATERS
@@ -85,7 +84,6 @@ def agreement_section(report: CalibrationReport) -> Section:
             ("judge", "the judge"),
             ("rival", "a baseline"),
             ("people", "a person"),
-            ("bound", "perfect knowledge: the upper bound"),
         ),
         figures=tuple(figures),
         tables=tuple(tables),
@@ -104,10 +102,7 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
         yield BASELINES.get(baseline.name, baseline.name), "rival", baseline.metrics
-    if bound := ceiling.bound:
-        yield "a second person, assumed", "people", as_matched(asdict(bound.second_person))
-        yield "perfect knowledge, assumed", "bound", as_matched(asdict(bound.perfect))
-    else:
+    if not ceiling.not_identifiable:
         yield (
             "a person",
             "people",
@@ -128,13 +123,7 @@ def _clusters(report: CalibrationReport) -> str:
 def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
     ceiling, test = report.ceiling, report.ceiling.alternative
     yield say_ceiling(report)
-    if ceiling.bound:
-        yield (
-            "The figures for people are therefore assumed, not measured: those of a second person if the "
-            f"weighted kappa of two people is {number(ceiling.bound.reliability)}, and those of somebody who "
-            "knows the true quality of each."
-        )
-    elif not ceiling.not_identifiable:
+    if not ceiling.not_identifiable:
         yield (
             f"{ceiling.shared:,} {NOUNS[report.judge.unit]} have two ratings or more, by {ceiling.raters:,} "
             f"people. The judge's kappa minus a person's is {show_estimate(ceiling.gap)}."

@@ -17,7 +17,7 @@ from data.text import ends_of, number, printable
 from reports.calibration.agreement import agreement_section, confusion_section, runs_section
 from reports.calibration.failures import bias_section, disagreements_section, emotions_section
 from reports.calibration.per_model import models_section
-from reports.calibration.probabilities import ask_first_section, reliability_section
+from reports.calibration.probabilities import reliability_section
 from reports.calibration.verdict import (
     ORDERED,
     count_people,
@@ -72,7 +72,6 @@ def make_page(report: CalibrationReport) -> Page:
         confusion_section(report),
         disagreements_section(report),
         # What next.
-        ask_first_section(report),
         reliability_section(report),
         runs_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),

@@ -1,55 +1,18 @@
-"""Report sections on the reliability of probabilities and on the responses to have rated first."""
+"""The report section on the reliability of probabilities."""
 
-from collections.abc import Callable
-from typing import Literal
-
-from calibration.fit import CalibrationReport, ReliabilityStage
-from data.records import NOUNS, to_plain
+from calibration.fit import CalibrationReport
+from data.records import NOUNS
 from data.text import number
 from reports.charts import reliability
-from reports.page import Figure, Section, Table, row, table_of
-
-MOST_ASKED = 10
-Stage = Literal["before", "after"]
-ERRORS: dict[str, Callable[[ReliabilityStage], float]] = {
-    "expected calibration error": lambda stage: stage.ece,
-    "log-loss": lambda stage: stage.log_loss,
-}
+from reports.page import Figure, Section, Table, row
 
 
-def reliability_section(report: CalibrationReport) -> Section:
-    """Return whether probabilities match observed frequencies, before and after the map."""
-    label, before, after = report.reliability.label, report.reliability.before, report.reliability.after
-    stages: dict[Stage, ReliabilityStage] = {"before": before, "after": after} if before else {"after": after}
-    is_same = before is not None and to_plain(before) == to_plain(after)
-    drawn = {name: stage for name, stage in stages.items() if not is_same or name == "after"}
-    words = {
-        "before": "as the judge gave it",
-        "after": "as the judge gave it" if is_same else "after the map",
-    }
-    mapping = report.mapping
-    chosen = f"Map chosen by log-loss on held-out ratings: {mapping.map.kind}."
-    if mapping.map.kind == "identity":
-        chosen = "No map of its probabilities is better on held-out ratings, so they are used as they are."
-    errors = Table(
-        caption="Errors of the probabilities; smaller is better",
-        head=("error", *(["as the judge gave it"] if is_same else drawn)),
-        rows=tuple(
-            row(name, *(number(error_of(stage), 4) for stage in drawn.values()))
-            for name, error_of in ERRORS.items()
-        ),
-    )
-    maps = table_of(
-        mapping.losses.items(),
-        {
-            "map": lambda item: item[0],
-            "log-loss": lambda item: number(item[1].loss, 4),
-            "above the best": lambda item: number(item[1].excess, 4),
-            "standard error": lambda item: number(item[1].excess_error, 4),
-        },
-        caption=f"Maps by held-out log-loss, {mapping.folds:,} folds",
-        is_folded=True,
-    )
+def reliability_section(report: CalibrationReport) -> Section | None:
+    """Return whether the judge's probabilities match observed frequencies; None where it gives none."""
+    found = report.reliability
+    if found is None:
+        return None
+    label = found.label
     return Section(
         name="reliability",
         title="Reliability of the probabilities",
@@ -57,48 +20,31 @@ def reliability_section(report: CalibrationReport) -> Section:
         is_beside=True,
         text=(
             f"Among {NOUNS[report.judge.unit]} with a probability of 60% for {label}, people should rate 60% "
-            f"as {label}: points on the dashed diagonal. {chosen}",
+            f"as {label}: points on the dashed diagonal.",
         ),
-        key=(*((name, words[name]) for name in drawn), ("reference", "perfect calibration")),
+        key=(("judge", "the judge, 95% CI"), ("reference", "perfect calibration")),
         figures=(
             Figure(
                 caption=f"Probability of {label}",
                 svg=reliability(
-                    {
-                        name: [(item.predicted, item.observed) for item in stage.curve]
-                        for name, stage in drawn.items()
-                    },
+                    [(item.predicted, item.observed) for item in found.curve],
                     name="reliability-figure",
                     title=f"Reliability of the probability of {label}",
                     description="; ".join(
                         f"predicted {100 * item.predicted:.0f}%, observed {100 * item.observed.value:.0f}%"
-                        for item in after.curve
+                        for item in found.curve
                     ),
                 ),
             ),
         ),
-        tables=(errors, maps) if mapping.losses else (errors,),
-    )
-
-
-def ask_first_section(report: CalibrationReport) -> Section:
-    """The responses whose ratings would be most informative."""
-    labels, asked = report.data.scale, report.ask_first
-    return Section(
-        name="ask-first",
-        title=f"{NOUNS[report.judge.unit].capitalize()} to have rated first",
-        short="Ask first",
-        text=("The judge is least certain about these: their probabilities have the highest entropy.",),
         tables=(
             Table(
-                caption=f"Have these rated first (all {len(asked)} are in report.json)",
-                head=("id", "model", *labels),
-                rows=tuple(
-                    row(item.id, item.model, *(number(item.probabilities[label]) for label in labels))
-                    for item in asked[:MOST_ASKED]
+                caption="Errors of the probabilities; smaller is better",
+                head=("error", "value"),
+                rows=(
+                    row("expected calibration error", number(found.ece, 4)),
+                    row("log-loss", number(found.log_loss, 4)),
                 ),
-                words=frozenset({0, 1}),
-                is_folded=True,
             ),
         ),
     )

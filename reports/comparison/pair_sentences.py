@@ -9,7 +9,6 @@ from calibration.shares.planning import round_up
 from data.records import PROMPT_NOUNS
 from data.text import UNDEFINED, interval, p_value, signed
 
-LEAST_SHOWN = 0.0005  # a smaller share is printed as 0.0 points
 BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",

@@ -1,4 +1,4 @@
-"""The ceiling: people whose agreement is known beforehand, and what a reliability implies without them."""
+"""The ceiling: people whose agreement is known beforehand."""
 
 import json
 import math
@@ -10,10 +10,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from calibration.agreement.alt_test import MIN_INSTANCES, AlternativeTest, alternative_test
-from calibration.agreement.ceiling import MIN_SHARED, PILOT_KAPPA, ceiling, reliability_bound
+from calibration.agreement.ceiling import MIN_SHARED, ceiling
 from calibration.bootstrap import resample_clusters
 from calibration.pairing import Paired
-from data.errors import UserError
 from data.judgments import parse_scale
 from data.records import to_plain
 
@@ -118,7 +117,7 @@ def test_people_s_agreement_is_the_libraries() -> None:
     assert alpha.value == pytest.approx(theirs)
     assert alpha.interval is not None and alpha.interval.low < alpha.value < alpha.interval.high
     assert (found.raters, found.responses, found.shared) == (4, 80, 80)
-    assert found.not_identifiable is None and found.bound is None
+    assert found.not_identifiable is None
     json.dumps(to_plain(found), allow_nan=False)
 
 
@@ -173,8 +172,6 @@ def test_one_rating_each_is_not_identifiable_and_says_so() -> None:
     assert found.not_identifiable is not None
     assert found.not_identifiable.startswith("not identifiable: every response has one rating")
     assert found.alternative is None and math.isnan(found.gap.value)
-    assert found.bound is not None
-    assert found.bound.shares == pytest.approx(np.bincount(single().rating)[1:] / 600)
     json.dumps(to_plain(found), allow_nan=False)
 
 
@@ -183,29 +180,3 @@ def test_a_handful_rated_twice_is_not_enough() -> None:
     table[1, MIN_SHARED - 1 :] = np.nan
     found = ceiling(paired_from(table, judge), rng=np.random.default_rng(0), draws=20)
     assert found.not_identifiable is not None and "only 9 responses" in found.not_identifiable
-
-
-def test_a_bound_is_what_a_simulation_gives() -> None:
-    """Half a million responses, rated twice by the same model of people."""
-    bound = reliability_bound(STUDY_SHARES)
-    assert bound.second_person.qwk == pytest.approx(PILOT_KAPPA, abs=1e-6)
-    rng = np.random.default_rng(0)
-    quality = rng.normal(size=500_000) * math.sqrt(bound.correlation)
-    noise = rng.normal(size=(2, 500_000)) * math.sqrt(1 - bound.correlation)
-    from scipy.stats import norm, spearmanr
-
-    first, second = np.searchsorted(norm.ppf(np.cumsum(STUDY_SHARES)[:-1]), quality + noise)
-    assert cohen_kappa_score(first, second, weights="quadratic") == pytest.approx(PILOT_KAPPA, abs=0.006)
-    assert spearmanr(first, second).statistic == pytest.approx(bound.second_person.spearman, abs=0.006)
-    assert spearmanr(first, quality).statistic == pytest.approx(bound.perfect.spearman, abs=0.006)
-    cut = np.searchsorted(np.quantile(quality, np.cumsum(STUDY_SHARES)[:-1]), quality)
-    assert cohen_kappa_score(first, cut, weights="quadratic") == pytest.approx(bound.perfect.qwk, abs=0.006)
-
-
-def test_bounds_at_the_edges() -> None:
-    for wrong in (0.0, 1.0, -0.2, math.nan):
-        with pytest.raises(UserError, match="between 0 and 1"):
-            reliability_bound(STUDY_SHARES, reliability=wrong)
-    assert reliability_bound(STUDY_SHARES, reliability=1e-9).second_person.qwk < 1e-3
-    assert reliability_bound(STUDY_SHARES, reliability=0.9999).second_person.qwk > 0.99
-    assert reliability_bound([0, 0, 1]) is None

@@ -75,16 +75,6 @@ def test_the_same_run_asks_for_nothing_again() -> None:
     assert Path(json.loads(first.stdout)["run"]).parts[0] == "alignments"
 
 
-def test_replay_reads_answers_again() -> None:
-    with ScriptedServer(grumpy) as server:
-        words = ("--orders", 1, "--per-factor", 1, "--out")
-        align("run", "--model", "g", "--base-url", server.base_url, *words, "run")
-    done = align("run", "--replay", "run/answers.jsonl", *words, "again")
-    assert done.exit_code == 0, done.output
-    first, second = (Path(name, "sheets.jsonl").read_text() for name in ("run", "again"))
-    assert first.replace('"model": "g"', '"model": "answers"') == second
-
-
 def test_other_scales_take_the_users_items_and_the_situations_of_their_emotion() -> None:
     questions = {str(number): f"Item {number}." for number in range(1, 13)}
     Path("copy.json").write_text(json.dumps([{"name": "BFNE", "questions": questions}]), encoding="utf-8")
@@ -131,7 +121,6 @@ def test_files_with_missing_columns_are_imported_with_a_count() -> None:
         (["run", "--model", "m", "--emotion", "Joy"], "no situations for 'Joy'"),
         (["run", "--model", "m", "--situations", "none.csv"], "none.csv: no such file"),
         (["run", "--model", "m", "--positive", "--situations", "x.json"], "only ours are rewritten"),
-        (["run", "--replay", "none.jsonl"], "none.jsonl: no such file"),
         (["import", "none.csv"], "none.csv: no such file"),
         (["report", "none.jsonl"], "none.jsonl: no such file"),
     ],

@@ -95,6 +95,7 @@ def test_replies_that_do_not_respond_to_their_prompts_fail_the_night(tmp_path: P
     warning = "Warning: ann: these replies do not respond to their prompts (fit 0."
     assert done.exit_code == 1
     assert warning in " ".join(done.stdout.split()) and warning in site.read_text()
+    assert "No gate found anything" not in site.read_text()
     night = json.loads(run(path, "--night", "n2", "--json").stdout)
     assert {gate["gate"]: gate["outcome"] for gate in night["gates"]} == {
         "good_share_drop": "regression",

@@ -199,7 +199,6 @@ def agreement_facts(report: Row, *metrics: str) -> Facts:
         "ratings": report["data"]["ratings"],
         "raters": report["data"]["raters"],
         "agreement": {name: value_of(report["agreement"][name]) for name in metrics},
-        "mapping": report["mapping"]["chosen"],
     }
 
 

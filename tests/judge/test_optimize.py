@@ -72,7 +72,6 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
     assert found["qwk"]["before"]["value"] < 0.3
     assert found["qwk"]["after"]["value"] == 1.0
     assert found["qwk"]["difference"]["low"] > 0.5
-    assert found["log_loss"]["after"]["value"] == 0.0
     assert found["unscored"] == {"before": 0, "after": 0}
     assert SECRET in tuned.program.instructions
     assert capfd.readouterr() == ("", ""), "DSPy's own output is suppressed"
@@ -123,7 +122,7 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
     rubric = read_rubric()
     program = replace(default_program(rubric, "direct"), instructions="Look closely. — Ünïcode")
     path = tmp_path / "program.json"
-    digest = write_program(path, program, rubric=rubric, about={"model": "m", "metric": "qwk"})
+    digest = write_program(path, program, rubric=rubric, about={"model": "m"})
     text = path.read_text(encoding="utf-8")
     assert "— Ünïcode" in text
     assert read_program(path, rubric, "direct") == replace(program, digest=digest)
@@ -155,7 +154,7 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
     config, out = tmp_path / "judge.toml", tmp_path / "tuned" / "program.json"
 
     def run(out: Path, judge: object, *words: str) -> Result:
-        given = ["--judge", judge, "--out", out, "--metric", "log_loss", "--max-calls", 300]
+        given = ["--judge", judge, "--out", out, "--max-calls", 300]
         return CliRunner().invoke(cli.main, ["optimize", *map(str, [*rated_files, *given, *words])])
 
     with ScriptedServer(learner) as server:
@@ -165,7 +164,6 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         done = run(out, config)
         assert re.search(r"agreement +\S+ .*1\.000", done.stdout), done.output
         saved = json.loads(out.read_text(encoding="utf-8"))["about"]
-        assert "log-loss" in done.stdout
         assert f"{saved['calls']:,} calls, 0.0000 USD" in done.stdout
         assert "asking about 36 held-out replies" in done.stderr
         assert saved["judge"]["model"] == "m"

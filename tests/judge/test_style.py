@@ -31,21 +31,6 @@ def test_a_reply_counted_by_hand() -> None:
     )
 
 
-def test_manner_is_seen() -> None:
-    formal = style_of("I completely understand. You should rest.")
-    assert (formal["opens_formally"], formal["gives_advice"], formal["lower_case"]) == (1, 1, 0)
-    casual = style_of("oh no, i am sorry")
-    assert (casual["opens_formally"], casual["gives_advice"], casual["lower_case"]) == (0, 0, 1)
-
-
-def test_a_typographic_apostrophe_is_an_apostrophe() -> None:
-    assert style_features("I'm sure it's fine.") == style_features("I’m sure it’s fine.")  # noqa: RUF001
-
-
-def test_a_point_within_a_number_ends_no_sentence() -> None:
-    assert style_of("It cost 3.5 pounds... So? Well...")["sentences"] == 3 - 3
-
-
 STRANGE = (
     *("", " ", "😀", "😀😀😀!!!???", "\ud83d", "___", "\x00", "对不起", "a"),
     *("?" * 50, "you " * 50, "I'm " * 50),

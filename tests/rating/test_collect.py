@@ -15,7 +15,6 @@ from rating_plans import NAMES, made_replies, make_plan
 import cli
 from data.records import LABELS
 from data.tables import read_ratings, write_rows
-from rating.handouts import checksum
 from rating.journal import Entry, Journal
 from rating.plan import RatingPlan, read_plan
 
@@ -42,7 +41,7 @@ def handed_back(plan: RatingPlan, token: str, places: list[int], **changes: Any)
         }
         for place in places
     ]
-    return {"format": 1, "token": token, "ratings": rows, "checksum": checksum(token, rows)} | changes
+    return {"format": 1, "token": token, "ratings": rows} | changes
 
 
 def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) -> None:
@@ -83,11 +82,10 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     told = json.loads((folder / "consistency.json").read_text())
     assert told["repeated"] == 2 and set(told["raters"]) == {"rater-1", "rater-2", "rater-3"}
     mine, order = told["raters"]["rater-1"], plan.raters[first].order
-    (again,) = [place for place in range(12) if plan.is_repeat(first, place)]
+    (again,) = [place for place in range(12) if order[place] in order[:place]]
     pair = [label_at(first, order.index(order[again])), label_at(first, again)]
     assert mine["repeats"] == {plan.items[order[again]].id: pair}
-    assert mine["agrees_with_self"] == float(pair[0] == pair[1]) and len(mine["anchors"]) == 2
-    assert told["raters"]["rater-3"]["agrees_with_self"] is None
+    assert len(mine["anchors"]) == 2 and told["raters"]["rater-3"]["repeats"] == {}
     backwards = run("rate", "collect", folder, *(tmp_path / name for name in reversed(files)), "--json")
     assert json.loads(backwards.stdout)["ratings"] == len(rows)
     assert [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()] == rows
@@ -103,20 +101,18 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     token = next(iter(plan.raters))
     foreign = make_plan(tmp_path / "other", people=1, each=12)
     edited = handed_back(plan, token, [0, 1, 2])
-    edited["ratings"][1]["label"] = LABELS[LABELS.index(edited["ratings"][1]["label"]) - 1]
+    edited["ratings"][1]["key"] = "another"
     changed = handed_back(plan, token, [0])
     changed["ratings"][0] |= {"label": LABELS[LABELS.index(label_at(token, 0)) - 1], "at": "2027"}
-    changed["checksum"] = checksum(token, changed["ratings"])
     beyond = handed_back(plan, token, [0])
     beyond["ratings"][0]["place"] = 40
-    beyond["checksum"] = checksum(token, beyond["ratings"])
     files = {
         "good.json": handed_back(plan, token, [0, 1]),
         "foreign.json": handed_back(foreign, next(iter(foreign.raters)), [0]),
         "edited.json": edited,
         "changed.json": changed,
         "beyond.json": beyond,
-        "holes.json": {"token": token, "ratings": [{}], "checksum": "00000000"},
+        "holes.json": {"token": token, "ratings": [{}]},
         "none.json": [1],
     }
     for name, content in files.items():
@@ -127,7 +123,7 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     refused = run("rate", "collect", folder, *paths, code=2).stderr
     for said in (
         "foreign.json: of another plan",
-        "edited.json: edited after it was saved; ask rater-1 to save the file again",
+        "edited.json: no such reply in the plan, or no label: ",
         "beyond.json: it lacks what such a file has",
         "holes.json: it lacks what such a file has",
         "none.json: neither a file that a rating page saved nor a sheet",

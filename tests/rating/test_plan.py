@@ -11,7 +11,7 @@ from rating_plans import NAMES, made_replies, make_plan
 
 from data.errors import UserError
 from data.records import Exchange
-from rating.plan import ANCHORS, Drawn, RatingPlan, count_models, draw_plan, read_plan, read_texts, write_plan
+from rating.plan import ANCHORS, Drawn, RatingPlan, draw_plan, read_plan, read_texts, write_plan
 
 
 def counts_of(plan: RatingPlan) -> Counter[str]:
@@ -19,6 +19,11 @@ def counts_of(plan: RatingPlan) -> Counter[str]:
     return Counter(
         key for rater in plan.raters.values() for key in set(rater.order) if key not in plan.anchors
     )
+
+
+def count_models(plan: RatingPlan, token: str) -> Counter[str]:
+    """How often a rater sees each model, without anchors and repeats."""
+    return Counter(plan.items[key].model for key in set(plan.raters[token].order) - set(plan.anchors))
 
 
 def check_design(drawn: Drawn, replies: list[Exchange], *, people: int, each: int) -> None:

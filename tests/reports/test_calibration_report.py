@@ -28,13 +28,12 @@ from calibration.fit import CalibrationReport
 from data.records import to_plain
 from data.text import percent
 from reports.calibration.calibration_page import write_report
-from reports.charts import Line, Mark, dot_plot, line_chart, ticks, visible
-from reports.html import TEMPLATES
+from reports.charts import Line, Mark, dot_plot, line_chart, visible
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
     *("verdict", "agreement", "models", "bias", "emotions", "confusion", "disagreements"),
-    *("ask-first", "reliability", "runs", "reading", "misuse", "provenance"),
+    *("reliability", "runs", "reading", "misuse", "provenance"),
 )
 QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -307,51 +306,6 @@ def test_degenerate_drawings() -> None:
         assert ",nan" not in drawn and drawn.count('class="hit"') == len(values)
 
 
-@pytest.mark.parametrize("ends", [(0.0, 1.0), (-0.02, 0.031), (1e-9, 3e-9), (-5e6, 7e6), (2.0, 2.0)])
-def test_ticks_are_few_and_inside(ends: tuple[float, float]) -> None:
-    found = ticks(*ends)
-    assert 1 <= len(found) <= 6
-    assert all(ends[0] - 1e-9 <= value <= ends[1] + 1e-9 for value in found)
-
-
 def test_joined_emoji_stay_whole() -> None:
     family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
     assert visible(family) == family
-
-
-def _luminance(red: float, green: float, blue: float) -> float:
-    linear = [
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)
-    ]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def _contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    light, dark = sorted((_luminance(*one), _luminance(*other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _colours(block: str) -> dict[str, tuple[float, ...]]:
-    found: dict[str, tuple[float, ...]] = {}
-    for name, value in re.findall(r"--([\w-]+): ([^;]+);", block):
-        if re.fullmatch(r"#[0-9a-f]{6}", value):
-            found[name] = tuple(int(value[place : place + 2], 16) / 255 for place in (1, 3, 5))
-        elif re.fullmatch(r"\d+ \d+ \d+", value):
-            found[name] = tuple(int(part) / 255 for part in value.split())
-    return found
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_text_and_marks_stand_out_in_both_themes(theme: int) -> None:
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    colours = _colours(re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)[theme])
-    for ground in ("paper", "card"):
-        for text in ("ink", "soft", "link"):
-            assert _contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
-        for mark in ("judge", "people", "rival"):
-            assert _contrast(colours[mark], colours[ground]) >= 3, (mark, ground)
-    for tint in ("warm", "cool"):
-        mixed = tuple(
-            0.55 * pure + 0.45 * under for pure, under in zip(colours[tint], colours["paper"], strict=True)
-        )
-        assert _contrast(colours["ink"], mixed) >= 4.5, tint

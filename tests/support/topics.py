@@ -2,70 +2,13 @@
 
 from typing import Final
 
-TOPICS: Final = tuple(
-    [
-        "violin",
-        "puppy",
-        "passport",
-        "wedding",
-        "garden",
-        "dentist",
-        "bicycle",
-        "pregnancy",
-        "marathon",
-        "divorce",
-        "landlord",
-        "pottery",
-        "algebra",
-        "funeral",
-        "kitten",
-        "promotion",
-        "earthquake",
-        "chess",
-        "airport",
-        "cancer",
-        "guitar",
-        "snowstorm",
-        "burglary",
-        "retirement",
-        "sourdough",
-        "camping",
-        "mortgage",
-        "tattoo",
-        "swimming",
-        "hamster",
-        "jury",
-        "allergy",
-        "piano",
-        "hurricane",
-        "wallet",
-        "scholarship",
-        "roommate",
-        "diabetes",
-        "fishing",
-        "ballet",
-        "graduation",
-        "migraine",
-        "tractor",
-        "adoption",
-        "casino",
-        "bakery",
-        "telescope",
-        "layoff",
-        "football",
-        "ambulance",
-        "cathedral",
-        "karate",
-        "electricity",
-        "novel",
-        "elevator",
-        "honeymoon",
-        "vineyard",
-        "sunburn",
-        "skateboard",
-        "grandmother",
-    ]
-)
+TOPICS: Final = """
+    violin puppy passport wedding garden dentist bicycle pregnancy marathon divorce landlord pottery algebra
+    funeral kitten promotion earthquake chess airport cancer guitar snowstorm burglary retirement sourdough
+    camping mortgage tattoo swimming hamster jury allergy piano hurricane wallet scholarship roommate diabetes
+    fishing ballet graduation migraine tractor adoption casino bakery telescope layoff football ambulance
+    cathedral karate electricity novel elevator honeymoon vineyard sunburn skateboard grandmother
+""".split()  # noqa: SIM905
 
 
 def on_topic(number: int) -> tuple[str, str]:

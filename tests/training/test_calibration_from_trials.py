@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calibration.artifact import JudgeIdentity
-from calibration.shares.transport import fit_line
+from calibration.shares.transport import TargetModel, fit_line, transport
 from data.errors import UserError
 from data.records import LABELS
 from data.tables import write_rows
@@ -51,9 +51,11 @@ def test_a_trained_judge_is_calibrated_by_its_trials(tmp_path: Path) -> None:
     calibration = calibration_from_trials(trials, judge, created=date(2026, 1, 1), days=10)
     assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
     assert list(calibration.calibrated_models) == list(LABELS), "columns keep the order of the labels"
-    line = fit_line(calibration.calibrated_models["Good"])
-    assert line.slope == pytest.approx(1, abs=0.3)
-    assert line.residuals == pytest.approx([0, 0, 0, 0], abs=0.03), "the shift of models apart is taken off"
+    rated = calibration.calibrated_models["Good"]
+    assert fit_line(rated).slope == pytest.approx(1, abs=0.3)
+    for model, judge, crowd in zip(rated.models, rated.judge, rated.crowd, strict=True):
+        level = transport(rated.without(model), TargetModel(judge=judge)).value
+        assert level == pytest.approx(crowd, abs=0.03), "the shift of models apart is taken off"
 
 
 def test_without_both_protocols_nothing_is_written(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rating_plans import NAMES, make_plan, serving_plan
+from rating_plans import NAMES, made_replies, make_plan, serving_plan
 
 import cli
 from data.records import LABELS
-from rating.plan import RatingPlan
+from rating.plan import RatingPlan, draw_plan, write_plan
 
 PEOPLE, EACH = 8, 50
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -231,9 +231,29 @@ def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: 
     done = CliRunner().invoke(cli.main, ["rate", "collect", str(folder), *files])
     assert done.exit_code == 0, done.output
     told = json.loads((folder / "consistency.json").read_text())["raters"]
-    assert [told[name]["rated"] for name in ("rater-1", "rater-2")] == [10, 6]
+    assert [len(told[name]["places"]) for name in ("rater-1", "rater-2")] == [10, 6]
     rows = [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()]
     assert all(row["rating"] == LABELS[row["place"] % 3] for row in rows) and plan.people == 2
+
+
+def test_a_conversation_is_shown_as_turns_with_the_time_that_is_left(browser: Any, tmp_path: Path) -> None:
+    replies = [item for item in made_replies(30) if item.dialogue]
+    write_plan(draw_plan(replies, people=1, each=10, seed=0, unit="conversation"), tmp_path)
+    assert (
+        CliRunner().invoke(cli.main, ["rate", "export", str(tmp_path), "--html", str(tmp_path)]).exit_code
+        == 0
+    )
+    page = browser.new_page()
+    page.goto((tmp_path / "rater-1.html").as_uri())
+    page.click("#start")
+    assert page.inner_text("#place") == "Conversation 1 of 10"
+    assert page.locator("#about .turn").count() == 4 and not page.locator("#exchange").is_visible()
+    assert page.inner_text(".count") == "0 of 10 about 2 min left"
+    for place in range(10):
+        page.wait_for_selector(f"body[data-open='{place}']")
+        page.keyboard.press("3")
+    assert page.inner_text(".count") == "10 of 10"
+    page.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1180, "light"), (390, "dark")])

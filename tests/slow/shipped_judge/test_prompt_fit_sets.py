@@ -45,8 +45,8 @@ SOURCES = {
     "judging-empathy": ("judging-empathy", "judging-empathy"),
 }
 # Sets above the target of 1%: the chatbot that people rate lowest of iEval's four has a fit of 0.64; one part
-# of judging-empathy, 50 conversations with only three openings, has 0.71.
-AT_MOST = {"ieval": 20, "judging-empathy": 5}  # %
+# of judging-empathy, 50 conversations with only three openings, has 0.72.
+AT_MOST = {"ieval": 15, "judging-empathy": 2}  # %
 EXTERNAL = ("empo", "resort")
 Row = dict[str, object]
 
