@@ -16,10 +16,7 @@ from judge.base import load_judge
 MODELS = ("one", "two", "three")
 JUDGE = ("--judge", "classifier-small")  # the default takes five times as long
 LONG = "15 of 15 replies are longer than nearly all that people rated ("
-BARE = (
-    "15 of 15 replies come without `situation`, which the people who rated had read: levels can shift by"
-    " several points."
-)
+BARE = "15 of 15 replies have no `situation`"
 
 
 def run(*arguments: object) -> str:
@@ -65,12 +62,13 @@ def said(folder: Path) -> str:
 
 
 def test_score_says_it_and_keeps_the_counts(folder: Path, said: str) -> None:
-    assert LONG in said and BARE in said
+    assert LONG in said
     summary, manifest = (
         json.loads((folder / "run" / name).read_text(encoding="utf-8"))
         for name in ("summary.json", "manifest.json")
     )
-    assert [line.startswith(LONG) for line in summary["caveats"]].count(True) == 1
+    for start in (LONG, BARE):
+        assert [line.startswith(start) for line in summary["caveats"]].count(True) == 1
     found = manifest["outside"]
     assert found == summary["outside"]
     assert (found["replies"], found["longer"]["count"], found["without_situation"]) == (15, 15, 15)
@@ -87,7 +85,6 @@ def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:
     page = (folder / "compared" / "report.md").read_text(encoding="utf-8")
     notes = json.loads((folder / "compared" / "report.json").read_text(encoding="utf-8"))["notes"]
     assert LONG in printed and LONG in page and any(note.startswith(LONG) for note in notes)
-    assert BARE in notes
 
 
 def test_the_server_says_it_of_a_request(replies: list[dict[str, Any]]) -> None:

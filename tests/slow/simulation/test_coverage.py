@@ -193,7 +193,7 @@ def compared(
 
 
 def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
-    """Agreement of two people on 160 replies says little about the next two."""
+    """Agreement of few people on 160 replies says little about the next few; below four no level is given."""
 
     def draw(rng: np.random.Generator) -> Hits:
         one, _ = two_models(raters, 160, rng, design="crossed")
@@ -274,7 +274,7 @@ PROMISES = {
     "difference, line and raters who read all": Promise(
         draw=compared(3, 64, "crossed", gap=0.4, lines=True), high=1.0, cost=4
     ),
-    "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
+    "level, four people who read all": Promise(draw=level_of_few_readers(4), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),
