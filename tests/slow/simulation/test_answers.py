@@ -11,8 +11,6 @@ from answer_figures import FILE, REAL_WORLDS, Figure, real_figures, simulated_fi
 from answer_worlds import WORLDS
 
 DRAW_OR_TWO = 0.005  # on another processor some may fall on the other side
-# A model little beyond the rated range may get a two-sided interval, which a steeper curve leaves.
-MARGIN = "the interval is one-sided only beyond a margin of a quarter of the rated range and two errors"
 LARGE = "deviations are larger than the prior, and five models hardly correct it"
 OVERSTATED = "the judge overstates differences, and the slope's prior has a median of 1"
 # Limits that are missed, and why. A limit that is kept again must leave this table.
@@ -26,18 +24,12 @@ MISSED: dict[str, dict[str, str]] = {
         "probably better wrong": LARGE,
         "gap 20 found": LARGE,
     },
-    "deviations t4": {"bound 0.3 above, three times": MARGIN},
-    "deviations by set": {"bound 0.3 above, three times": MARGIN},
     "slope 0.5": {
         "bound 0.5 below, half": OVERSTATED,
         "bound 1 below, half": OVERSTATED,
         "probably better wrong": OVERSTATED,
     },
-    "slope 2": {
-        "bound 0.3 above, twice": MARGIN,
-        "bound 0.3 above, three times": MARGIN,
-        "gap 20 found": "20 human points are 10 of the judge's, as many as its deviations explain",
-    },
+    "slope 2": {"gap 20 found": "20 human points are 10 of the judge's, as many as its deviations explain"},
 }
 
 
