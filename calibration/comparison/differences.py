@@ -57,8 +57,9 @@ from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import (
     LEAST_REPLIES,
     CalibratedModels,
+    Conflict,
     TargetModel,
-    is_in_conflict,
+    find_conflict,
     refusal,
     side_beyond,
     sign_probability,
@@ -167,9 +168,13 @@ def _by_line(
                 return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
             probability = sign_probability(line, targets[0], targets[1], error, correlation=correlation)
             shares[label] = _with_sign(shares[label], probability)
-    if gap is not None and is_rated and any(_is_in_conflict(item, settings) for item in (one, other)):
-        # The judge may misjudge a model wholly: the difference must hold by the ratings alone, too.
+    conflicts = {_conflict(item, settings) for item in (one, other)} - {None}
+    if gap is not None and is_rated and conflicts:
         by_ratings = list(map(estimate_of, gap.value, gap.low, gap.high))
+        if conflicts == {"ratings"}:
+            own = dict(zip(LABELS, by_ratings, strict=True))
+            return DifferenceEstimate(how="ratings", shares=own, freedom=float(gap.freedom[-1]))
+        # The difference must hold by the ratings alone, too.
         p = p_of_interval(by_ratings[-1], float(gap.freedom[-1]))[0]
         sign = 1 if probability > 0.5 else -1
         certain = 1 - p / 2 if sign * by_ratings[-1].value > 0 else p / 2
@@ -205,9 +210,9 @@ def _with_sign(estimate: Estimate, probability: float) -> Estimate:
     return Estimate(estimate.value, Interval(*sorted((sign * low, sign * high))))
 
 
-def _is_in_conflict(item: JudgedModel, settings: ComparisonSettings) -> bool:
+def _conflict(item: JudgedModel, settings: ComparisonSettings) -> Conflict | None:
     line = (settings.calibrated or NO_LINES)[-1].without(item.known_as)
-    return is_in_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
+    return find_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

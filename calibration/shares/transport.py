@@ -247,12 +247,13 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     levels = calibrated.inverse(joint_draws(calibrated, target)[0])
     side = None if target.is_rated else side_beyond(calibrated, target)
     estimate = _estimate(levels, side, calibrated.bounds)
-    if not is_in_conflict(calibrated, target):
+    conflict = find_conflict(calibrated, target)
+    if conflict is None:
         return estimate
-    # The judge may misjudge this model wholly: people's own level stands, and the interval holds both.
     wide = NORMAL * math.sqrt(target.noise)
     low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
-    return hull(Estimate(target.crowd, Interval(float(low), float(high))), estimate)
+    own = Estimate(target.crowd, Interval(float(low), float(high)))
+    return own if conflict == "ratings" else hull(own, estimate)
 
 
 def transport_difference(
@@ -366,15 +367,22 @@ def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
     return gap / math.sqrt(line + noise)
 
 
-def is_in_conflict(calibrated: CalibratedModels, target: TargetModel) -> bool:
-    """Return whether a model's ratings differ from the line by more than their joint standard error.
+Conflict = Literal["hull", "ratings"]
 
-    Ratings much less exact than the line show no conflict.
+
+def find_conflict(calibrated: CalibratedModels, target: TargetModel) -> Conflict | None:
+    """Return what resolves a conflict between a model's ratings and the line; None where there is none.
+
+    They conflict where they differ by more than their joint standard error: the judge may misjudge the model
+    wholly. Ratings more exact than the line then stand alone; else the interval holds those of both. Ratings
+    much less exact than the line show no conflict.
     """
     if refusal(calibrated, target) is not None or not target.is_rated:
-        return False
+        return None
     gap, line, noise = _against_line(calibrated, target)
-    return abs(gap) > math.sqrt(line + noise) and noise < LEAST_EXACT**2 * line
+    if abs(gap) <= math.sqrt(line + noise) or noise >= LEAST_EXACT**2 * line:
+        return None
+    return "ratings" if noise <= line else "hull"
 
 
 def _against_line(calibrated: CalibratedModels, target: TargetModel) -> tuple[float, float, float]:

@@ -231,7 +231,7 @@ def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted
     assert bound["low"] == 0 < bound["value"] < bound["high"] < good["high"]
     assert f"{100 * bound['high']:.0f} or less" in done.stdout
     assert "terse: the judge places it below every model people rated" in " ".join(done.stdout.split())
-    assert f"calibration {calibration.digest[:12]} fits" in done.stdout
+    assert f"calibration {calibration.digest[:12]} applies" in done.stdout
 
 
 def test_score_without_a_calibration_says_so_and_goes_on() -> None:
