@@ -178,12 +178,16 @@ def share_interval(share: AnyEstimate, digits: int) -> str:
 
 
 def points(difference: AnyEstimate, *, glue: str = " ") -> str:
-    """Print a difference of shares in points with its interval, all with their signs.
+    """Print a difference of shares in points with its interval, or with the end of it that is known.
 
-    >>> points({"value": 0.0812, "low": 0.02, "high": 0.1405})
-    '+8.1 [+2.0, +14.1]'
+    >>> points({"value": 0.08, "low": 0.02, "high": 0.14}), points({"value": 0.3, "low": 0.1, "high": 1.0})
+    ('+8.0 [+2.0, +14.0]', '+30.0 (+10.0 or more)')
     """
-    return show(difference, digits=1, scale=100, sign=True, glue=glue)
+    value, low, high = ends_of(difference)
+    if low is None or high is None or (low > -1 and high < 1):
+        return show(difference, digits=1, scale=100, sign=True, glue=glue)
+    end, side = (low, "more") if high >= 1 else (high, "less")
+    return f"{signed(value)}{glue}({signed(end)} or {side})"
 
 
 def p_value(value: float | None) -> str:

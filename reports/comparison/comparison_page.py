@@ -223,6 +223,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         yield from _verdicts_by_model(compared)
         return
     for pair in compared.pairs:
+        if {pair.one, pair.other} & set(compared.unresponsive) and not compared.has_baseline:
+            continue  # the ranking names them
         wins = describe_wins(pair, unit)
         yield f"{headline(pair, compared.margin)}: {describe_difference(pair)}. {wins}".rstrip()
 
@@ -294,7 +296,7 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
         tick=percent_tick,
         unit=" %",
     )
-    pairs = [pair for pair in compared.pairs if pair.judge.value == pair.judge.value]
+    pairs = [pair for pair in compared.pairs if pair.shares and pair.judge.value == pair.judge.value]
     if len(compared.models) > FEW or not pairs:
         return
     lines = []
@@ -378,17 +380,10 @@ def _share(level: ComparedLevel, label: str) -> str:
     return percent(share, glue="\n")
 
 
-def _good_gap(pair: Difference) -> str:
-    """Return the difference of Good; beyond the rated models only the end that is known."""
-    if pair.bound and pair.shares:
-        return f"{signed(pair.good.value)}\nor {'more' if pair.good.value > 0 else 'less'}"
-    return points(pair.shares.get(GOOD), glue="\n")
-
-
 def _pairs(pairs: Sequence[Difference]) -> Table:
     columns: dict[str, Callable[[Difference], Any]] = {
         "pair": _names,
-        "Good": _good_gap,
+        "Good": lambda pair: points(pair.shares.get(GOOD), glue="\n"),
         "Bad": lambda pair: points(pair.shares.get("Bad"), glue="\n"),
         "Good by\nthe judge": lambda pair: points(pair.judge, glue="\n"),
         "p Holm": lambda pair: p_value(pair.p_holm),
