@@ -1,6 +1,7 @@
 """The command that says how far to trust a judge, and fits the calibration that corrects it."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,8 +116,8 @@ def calibrate(
             say(f"{refused[0].upper()}{refused[1:]}")
         elif runs[0].is_dir() and len(report.calibration.models) >= LEAST_MODELS:
             judge = judge_option(runs[0])
-            named = "" if judge == DEFAULT else f"--judge {judge} "
-            say(f"To correct other replies by these ratings: score with {named}--calibration {files[0]}")
+            words = (*(() if judge == DEFAULT else ("--judge", judge)), "--calibration", str(files[0]))
+            say(f"To correct other replies by these ratings: score with {shlex.join(words)}", err=True)
         if not refused and runs[0].is_dir() and len(report.models.rows) > 1:
             words = ("compare", *runs[:-1], "--ratings", runs[-1], *reading_words(ctx))
             say_next("to see which model people find better", *words)

@@ -69,12 +69,15 @@ def test_the_judge_printed_after_a_calibration_runs() -> None:
         ]
         write_rows(Path("ratings.jsonl"), ratings)
         calibrated = run("calibrate", "run", "ratings.jsonl", "--out", "calibration")
-        line = calibrated.stderr.splitlines()[-1]
-        assert line.startswith("Next, to judge other replies"), calibrated.output
-        words = shlex.split(line.partition(": empathy-judge ")[2])
-        assert words[2:4] == ["--judge", "my judge.toml"]
-        printed = run(*("replies.jsonl" if word == "RESPONSES.jsonl" else word for word in words))
-        assert printed.exit_code == 0, printed.output
+        hint, line = calibrated.stderr.splitlines()[-2:]
+        options = shlex.split(hint.partition(": score with ")[2])
+        assert options[:2] == ["--judge", "my judge.toml"]
+        for words in (
+            ["score", "replies.jsonl", *options],
+            shlex.split(line.partition(": empathy-judge ")[2]),
+        ):
+            printed = run(*words)
+            assert printed.exit_code == 0, printed.output
         write_rows(Path("other.jsonl"), [{"prompt": f"p{n}", "response": "Oh."} for n in range(10)])
         compared = run("compare", "run", "other.jsonl", "--calibration", "none")
         assert compared.exit_code == 0, "the file is judged by the judge of the run"
