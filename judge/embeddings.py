@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from calibration.prompt_fit import PromptFit, measure_fit
+from calibration.prompt_fit import FEWEST_PROMPTS, PromptFit, measure_fit
 from data.records import REPLY, Exchange
 from data.text import clean
 from judge.base import WEIGHTS
@@ -106,10 +106,17 @@ class FitCollector:
 
     def result(self) -> dict[str, PromptFit | None]:
         """Return the fit of every model; None where it answered fewer than ten different prompts."""
+        enough = {
+            model: rows
+            for model, rows in self.rows.items()
+            if len({group for _, group, *_ in rows}) >= FEWEST_PROMPTS
+        }
         # Together, as models mostly answer the same prompts.
-        texts = {text: None for rows in self.rows.values() for _, _, *pair in rows for text in pair}
+        texts = {text: None for rows in enough.values() for _, _, *pair in rows for text in pair}
         embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
-        return {model: _fit(rows, embeddings) for model, rows in self.rows.items()}
+        return {
+            model: _fit(rows, embeddings) if model in enough else None for model, rows in self.rows.items()
+        }
 
 
 def prompt_text(exchange: Exchange) -> str:
