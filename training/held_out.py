@@ -94,7 +94,7 @@ class HeldOut:
     @property
     def is_good(self) -> Floats:
         """1 where the rating is Good, else 0."""
-        return (self.rating == GOOD + 1).astype(float)
+        return np.equal(self.rating, GOOD + 1).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
