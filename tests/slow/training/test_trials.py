@@ -182,7 +182,7 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
             run(data, recipe, tmp_path)
     with pytest.raises(UserError, match="contains a trial with another protocol"):
         run_trial(corpus, [tiny_recipe], RATERS_APART, tmp_path)
-    for content, message in ((json.dumps({"judge": "length"}), "other than a trial"), ("{", "damaged")):
+    for content, message in ((json.dumps({"judge": "length"}), "other than a trial"), ("{", "not JSON")):
         (tmp_path / PLAN).write_text(content)
         with pytest.raises(UserError, match=message):
             run(corpus, tiny_recipe, tmp_path)
