@@ -11,9 +11,7 @@ from calibration.cluster import contrast
 from calibration.estimate import Estimate, Floats, Integers, estimate_of
 
 UNRESPONSIVE, UNCHECKED, RESPONSIVE = "unresponsive", "unchecked", "responsive"
-FEWEST_PROMPTS: Final = (
-    10  # different prompts or conversations; with fewer the interval is too wide to decide anything
-)
+FEWEST_PROMPTS: Final = 10  # or conversations; with fewer the interval is too wide to decide anything
 UNRESPONSIVE_BELOW: Final = 0.75  # upper end of the interval; shuffled replies have a fit of 0.5
 WIDEST: Final = 0.4  # width of an interval that still shows whether replies respond
 SAME_REPLY: Final = 0.95  # cosine of replies that count as nearly identical

@@ -55,12 +55,12 @@ class SentenceEmbedder:
             return np.empty((0, WIDTH))
         different = list(dict.fromkeys(texts))
         # A lone surrogate cannot be encoded; the replacement character stands for it.
-        clean = [
+        encodable = [
             text[:MAX_CHARACTERS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             for text in different
         ]
         session = self.session
-        tokens = [item.ids for item in self.tokenizer.encode_batch(clean)]
+        tokens = [item.ids for item in self.tokenizer.encode_batch(encodable)]
 
         def run(ids: list[int]) -> Any:
             return session.run(["sentence_embedding"], {"ids": np.array([ids], dtype=np.int64)})[0][0]
@@ -114,9 +114,8 @@ class FitCollector:
         # Together, as models mostly answer the same prompts.
         texts = {text: None for rows in enough.values() for _, _, *pair in rows for text in pair}
         embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
-        return {
-            model: _fit(rows, embeddings) if model in enough else None for model, rows in self.rows.items()
-        }
+        fits = {model: _fit(rows, embeddings) for model, rows in enough.items()}
+        return {model: fits.get(model) for model in self.rows}
 
 
 def prompt_text(exchange: Exchange) -> str:

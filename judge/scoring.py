@@ -1,5 +1,6 @@
 """Score a file of responses: judge every row into a run folder, and correct each model's shares."""
 
+import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -181,9 +182,8 @@ class RunSummary:
 
 
 def _rank(model: ScoredModel) -> tuple[float, str]:
-    good = model.good
-    is_known = isinstance(good, Estimate) and good.value == good.value
-    return (-good.value if is_known and isinstance(good, Estimate) else 2.0, model.name)
+    value = model.good.value if isinstance(model.good, Estimate) else math.nan
+    return (2.0 if math.isnan(value) else -value, model.name)
 
 
 def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:

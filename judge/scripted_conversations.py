@@ -19,8 +19,8 @@ A speaker says next what depends on signs in the last reply. A file of situation
     brushed_off              what they say to a reply that is dismissive, or just a few words
     heard, unheard           how they end, by whether more than half of the replies brushed them off
 
-A branch that is used up goes on with the story, and after it with what nobody asked for. The same replies
-always meet the same words.
+When a branch is used up, the story follows, then the remaining turns. The same replies
+always get the same turns.
 """
 
 import re

@@ -28,7 +28,7 @@ REFERENCES = ("study:human", "study:gemini-1.0-pro", "study:gpt-4")
 NONE = "\N{EN DASH}"
 JUDGE_COLUMN = "judge"  # the judge's own Good share, beside the corrected ones
 FEW = 20  # a percentile bootstrap over fewer covers less than it says
-NARROW = 0.04  # a range of fewer points is told with a decimal
+NARROW = 0.04  # a narrower interval is printed with a decimal
 NARROWEST_BAR, WIDEST_BAR = 17, 41
 WIDEST_NAME = 24  # a longer name takes several lines beside a bar
 
@@ -51,7 +51,7 @@ def print_scored(
         return
     screen = open_screen()
     print_tables([level_table(_levels(summary, has_reference), screen, summary.unit)], screen)
-    for line in (*filter(None, [summary.dimension_note]), *_how_sure(summary)):
+    for line in (*filter(None, [summary.dimension_note]), *_describe_margin(summary)):
         print_text(screen, line)
     for line in _warnings(scored, limit):
         print_text(screen, line, "yellow")
@@ -131,15 +131,14 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
 def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
     levels = []
     for model in summary.models:
-        good = printed_share(model)
-        shares = {**model.printed_shares, GOOD: good} if good else {}
+        shares = model.printed_shares if printed_share(model) else {}
         levels.append(LevelRow(name=model.name, shares=shares, count=f"{model.judged:,}"))
     is_corrected = any(model.corrected is not None for model in summary.models)
     is_comparable = is_corrected and summary.unit == REPLY and not summary.dimension_note
     return [*levels, *(reference_rows() if has_reference and is_comparable else ())]
 
 
-def _how_sure(summary: RunSummary) -> list[str]:
+def _describe_margin(summary: RunSummary) -> list[str]:
     """Return a sentence on the width of the intervals and its reason; none where there is no share."""
     models, noun = summary.models, NOUNS[summary.unit]
     shares = {model.name: good for model in models if (good := printed_share(model))}
@@ -249,14 +248,11 @@ def _share_table(summary: RunSummary) -> Table:
     own_column = (JUDGE_COLUMN,) if is_corrected else ()
     rows = []
     for model in summary.models:
-        shares = dict(model.printed_shares)
-        if summary.unit == CONVERSATION and not is_corrected:
-            shares = {label: Estimate(share.value, None) for label, share in shares.items()}
         own = model.shares.get(GOOD)
         rows.append(
             row(
                 model.name,
-                *(percent(shares.get(label), glue="\n") for label in LABELS),
+                *(percent(model.printed_shares.get(label), glue="\n") for label in LABELS),
                 *([percent(own.value if own else None)] if is_corrected else []),
                 show(model.fit.estimate, digits=2, glue="\n") if model.fit else NONE,
                 model.judged,

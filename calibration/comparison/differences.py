@@ -45,7 +45,6 @@ from calibration.estimate import (
     Estimate,
     Floats,
     Interval,
-    estimate_of,
     hull,
     independent_difference,
     is_same_within,
@@ -109,8 +108,7 @@ def estimate_difference(
         if by_line.shares:
             return by_line
     if gap is not None:
-        shares = dict(zip(LABELS, map(estimate_of, gap.value, gap.low, gap.high), strict=True))
-        return DifferenceEstimate(how="ratings", shares=shares, freedom=float(gap.freedom[-1]))
+        return DifferenceEstimate(how="ratings", shares=gap.shares(), freedom=float(gap.freedom[-1]))
     if reason := by_line.reason or (None if alone[GOOD].is_defined else TOO_FEW_PROMPTS):
         return DifferenceEstimate(reason=reason)
     return DifferenceEstimate(
@@ -170,16 +168,15 @@ def _by_line(
             shares[label] = _with_sign(shares[label], probability)
     conflicts = {_conflict(item, settings) for item in (one, other)} - {None}
     if gap is not None and is_rated and conflicts:
-        by_ratings = list(map(estimate_of, gap.value, gap.low, gap.high))
+        by_ratings, freedom = gap.shares(), float(gap.freedom[-1])
         if conflicts == {"ratings"}:
-            own = dict(zip(LABELS, by_ratings, strict=True))
-            return DifferenceEstimate(how="ratings", shares=own, freedom=float(gap.freedom[-1]))
+            return DifferenceEstimate(how="ratings", shares=by_ratings, freedom=freedom)
         # The difference must hold by the ratings alone, too.
-        p = p_of_interval(by_ratings[-1], float(gap.freedom[-1]))[0]
+        p = p_of_interval(by_ratings[GOOD], freedom)[0]
         sign = 1 if probability > 0.5 else -1
-        certain = 1 - p / 2 if sign * by_ratings[-1].value > 0 else p / 2
+        certain = 1 - p / 2 if sign * by_ratings[GOOD].value > 0 else p / 2
         probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
-        shares = {label: hull(item, shares[label]) for label, item in zip(LABELS, by_ratings, strict=True)}
+        shares = {label: hull(item, shares[label]) for label, item in by_ratings.items()}
     return DifferenceEstimate(
         how="both" if is_rated else "line",
         shares=shares,

@@ -14,8 +14,9 @@ from calibration.cluster import (
     t_quantile,
 )
 from calibration.comparison.judged_models import prompt_numbers
-from calibration.estimate import Floats
+from calibration.estimate import Estimate, Floats, estimate_of
 from calibration.shares.ppi import PpiEstimate
+from data.records import LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,6 +33,10 @@ class RatedDifference:
     high: Floats
     variance: Floats
     freedom: Floats
+
+    def shares(self) -> dict[str, Estimate]:
+        """Return the difference of every label's share."""
+        return dict(zip(LABELS, map(estimate_of, self.value, self.low, self.high), strict=True))
 
     @property
     def stated_variance(self) -> Floats:

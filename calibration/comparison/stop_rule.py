@@ -124,7 +124,7 @@ class CrossedRatings:
 
     @property
     def few_raters(self) -> str | None:
-        """What raters who are too few for a verdict gave; None where they are enough, or nobody rated."""
+        """The shares by raters too few for a verdict; None where they are enough, or there are no ratings."""
         shares = {}
         for name in np.unique(self.model).tolist():
             rows = self.model == name

@@ -1,4 +1,4 @@
-"""Levels and differences of models that nobody rated, from the judge's means and a few calibrated models.
+"""Levels and differences of models without human ratings, from the judge's means and calibrated models.
 
 On the logit scale the human share is `a + b * (judge - mean)`, plus each model's own deviation. The slope `b`
 and the standard deviation of the deviations have priors measured on several sets of rated systems, so that a
@@ -42,7 +42,7 @@ Side = Literal["below", "above"]
 class TargetModel:
     """A model to estimate the level of: the judge's mean with its sampling variance, and own ratings if any.
 
-    `crowd` is nan and `noise` infinite for a model nobody rated. `prompts` is how many its replies answer,
+    `crowd` is nan and `noise` infinite for a model without ratings. `prompts` is how many its replies answer,
     None where that is not to be asked.
     """
 
@@ -59,7 +59,7 @@ class TargetModel:
 
     @property
     def without_ratings(self) -> "TargetModel":
-        """The same model as if nobody had rated it."""
+        """The same model as if it had no ratings."""
         return replace(self, crowd=math.nan, noise=math.inf)
 
 
@@ -133,13 +133,14 @@ class CalibratedModels:
 
     def link(self, value: Any, count: float = math.inf) -> Any:
         """Return shares as logits, with half a reply added on either side of `count`; means in units."""
+        from scipy.special import logit
+
         if self.unit is not None:
             return np.asarray(value) / self.unit
         share = np.asarray(value)
         if math.isfinite(count):
             share = (count * share + 0.5) / (count + 1)
-        share = np.clip(share, EDGE, 1 - EDGE)
-        return np.log(share / (1 - share))
+        return logit(np.clip(share, EDGE, 1 - EDGE))
 
     def link_ratings(self, crowd: Any, noise: Any) -> tuple[Floats, Floats]:
         """Return human levels and variances as `link` does; shares keep a standard error from 0 and 1."""
@@ -149,11 +150,19 @@ class CalibratedModels:
         linked = np.asarray(self.link(levels))
         return linked, np.asarray(noise) / self.steepness(linked) ** 2
 
+    @cached_property
+    def linked(self) -> tuple[Floats, Floats, Floats]:
+        """The judge's means, the human levels and the own part of their variances, as `link` gives them."""
+        own = np.maximum(np.array(self.noise) - self.shared, 0.0)
+        return (self.link(self.judge), *self.link_ratings(self.crowd, own))
+
     def inverse(self, linked: Any) -> Any:
         """Return the shares or means that `link` makes these of."""
+        from scipy.special import expit
+
         if self.unit is not None:
             return np.clip(np.asarray(linked) * self.unit, *self.bounds)
-        return 1 / (1 + np.exp(-np.asarray(linked)))
+        return expit(linked)
 
     def steepness(self, linked: Any) -> Any:
         """Return the derivative of `inverse`."""
@@ -178,11 +187,9 @@ class _Posterior:
 
 @lru_cache(maxsize=256)
 def _posterior(calibrated: CalibratedModels) -> _Posterior:
-    from scipy.special import ndtri
+    from scipy.special import ndtri, softmax
 
-    judge = calibrated.link(calibrated.judge)
-    own_noise = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0)
-    crowd, noise = calibrated.link_ratings(calibrated.crowd, own_noise)
+    judge, crowd, noise = calibrated.linked
     # Slopes at equal steps of probability; deviations over three decades, where the prior has all its mass.
     slopes = np.exp(SLOPE_SD * ndtri((np.arange(40) + 0.5) / 40))
     deviations = calibrated.deviation * np.geomspace(0.15, 12, 50)
@@ -195,9 +202,8 @@ def _posterior(calibrated: CalibratedModels) -> _Posterior:
     log = 0.5 * (np.log(height_variance) - np.log(variance).sum(axis=1) - distance)
     # The scaled inverse chi-square of the variance, as a density of the deviation's logarithm.
     log -= DEVIATION_FREEDOM * (np.log(deviation) + 0.5 * (calibrated.deviation / deviation) ** 2)
-    weight = np.exp(log - log.max())
     return _Posterior(
-        weight=weight / weight.sum(),
+        weight=softmax(log),
         slope=slope,
         deviation=deviation,
         centre=float(judge.mean()),
@@ -304,18 +310,18 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
 
     Own ratings of a target update the line's levels at every point of the grid, and the grid's weights.
     """
-    from scipy.special import ndtri
+    from scipy.special import ndtri, softmax
 
     posterior = _posterior(calibrated)
     size = len(targets)
     judge = np.array([calibrated.link(item.judge, item.prompts or math.inf) for item in targets])
     blur = np.array([item.judge_noise for item in targets]) / calibrated.steepness(judge) ** 2
-    calibrated_judge = calibrated.link(calibrated.judge)
-    distance = np.maximum(judge - calibrated_judge.max(), calibrated_judge.min() - judge)
+    rated_judge = calibrated.linked[0]
+    distance = np.maximum(judge - rated_judge.max(), rated_judge.min() - judge)
     reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
     line = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.centre)
-    shared = np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
-    shared = shared + posterior.height_variance[:, None, None]
+    known = np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
+    known = known + posterior.height_variance[:, None, None]
     rated = [index for index, item in enumerate(targets) if item.is_rated]
     ratings = np.array([(targets[index].crowd, targets[index].noise) for index in rated]).reshape(-1, 2)
     crowd, noise = calibrated.link_ratings(*ratings.T)
@@ -327,7 +333,7 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
         scale = np.ones(size)
         scale[rated] = kinds
         own = np.where(np.eye(size), 1.0, correlation) * np.outer(scale, scale)
-        covariance = own * squares[..., None] + shared
+        covariance = own * squares[..., None] + known
         total = covariance[:, rated][:, :, rated] + np.diag(np.maximum(noise, 1e-12))
         gain = np.linalg.solve(total, covariance[:, rated]).transpose(0, 2, 1)
         surprise = crowd - line[:, rated]
@@ -338,10 +344,9 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
         means.append(line + np.einsum("gij,gj->gi", gain, surprise))
         covariances.append(covariance - gain @ covariance[:, rated])
     mean, covariance, log = (np.concatenate(parts) for parts in (means, covariances, logs))
-    weight = np.exp(log - log.max())
-    weight = weight / weight.sum()
+    weight = softmax(log)
     # A Kronecker sequence: its first coordinate chooses the point of the grid, the others the normal draws,
-    # which are taken with both signs.
+    # which are taken with both signs. By hand, since scipy.stats.qmc takes long to import.
     golden = 1.5  # the root of x ** (size + 2) = x + 1
     for _ in range(40):
         golden = (1 + golden) ** (1 / (size + 2))
@@ -409,9 +414,7 @@ def sign_probability(
 
     posterior = _posterior(calibrated)
     count = len(calibrated.models)
-    judge = calibrated.link(calibrated.judge)
-    own_noise = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0)
-    crowd, noise = calibrated.link_ratings(calibrated.crowd, own_noise)
+    judge, crowd, noise = calibrated.linked
     slope = max(LEAST_SLOPE, float(posterior.weight @ posterior.slope))
     residuals = crowd - crowd.mean() - slope * (judge - judge.mean())
     own = max(0.0, float((residuals**2).sum() - (count - 2) * noise.mean())) / slope**2

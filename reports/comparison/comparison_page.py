@@ -201,7 +201,7 @@ def _is_many(compared: ComparedRuns) -> bool:
 
 
 def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
-    """Yield the verdict: of two models in detail, of a few pair by pair, of many against the first."""
+    """Yield the verdict: of two models in detail, of a few pair by pair, of many model by model."""
     unit = compared.judge.unit
     if compared.judge.dimension_note:
         yield f"By {in_words(compared.judge.dimension)} alone:"

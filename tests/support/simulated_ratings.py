@@ -1,7 +1,7 @@
 """Simulated ratings of models with known shares, by people and by a judge with errors.
 
 A reply has a latent quality, a model an effect on it, a rater a severity; two cuts make a rater's impression
-Bad, Okay or Good. The judge sees the quality through noise and strays from model to model. True shares are
+Bad, Okay or Good. The judge sees the quality through noise and deviates from model to model. True shares are
 known in closed form. `draw_models` makes many models for calibration, `two_models` a pair to compare.
 """
 
@@ -93,7 +93,7 @@ def truth(level: float) -> Floats:
 def judged(
     level: float, prompt: Floats, reply: Floats, rng: np.random.Generator, *, common: float, alike: float
 ) -> Floats:
-    """Return labels by a judge that sees most of what people see, and strays on this model."""
+    """Return labels by a judge that sees most of what people see, and deviates on this model."""
     seen = level + 0.7 * (prompt + reply) + rng.normal(0, BLUR, len(prompt))
     found = label_shares(seen, math.hypot(SEVERITY, TASTE, SLIP))
     stray = math.sqrt(alike) * common + math.sqrt(1 - alike) * rng.normal(0, STRAY)
@@ -141,7 +141,7 @@ def two_models(
 
 
 def calibrated(rng: np.random.Generator, *, count: int = 6) -> ComparisonSettings:
-    """Return a line through well-rated models, on which the judge strays as it does on new ones."""
+    """Return a line through well-rated models, on which the judge deviates as it does on new ones."""
     crowd = np.array([truth(level) for level in np.linspace(-0.4, 0.8, count)])
     judge = crowd + rng.normal(0, STRAY, count)[:, None] * [-0.3, -0.7, 1.0]
     noise = 2 * crowd * (1 - crowd) / 1500

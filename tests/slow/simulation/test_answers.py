@@ -1,4 +1,4 @@
-"""Levels and verdicts of models that nobody rated keep their limits, in simulated worlds and on rated sets.
+"""Levels and verdicts of models without human ratings keep their limits, in simulation and on rated sets.
 
 On rated sets this checks the implementation, not the prior: the size of the judge's deviations, 0.19, was
 pooled from these sets. `python tests/support/system_means.py` renews them for a new judge.

@@ -1,7 +1,7 @@
 """Every procedure that promises an interval: a world whose truth is known, and how often it must hold it.
 
-A draw makes data anew and says whether the interval held the truth. Where the promise is "at least", the
-upper end is 1: few raters, a line through few models and many nights err on the safe side.
+A draw makes new data and returns whether the interval contained the truth. Where the promise is "at least",
+the upper end is 1: few raters, a line through few models and many nights err on the safe side.
 """
 
 import math
@@ -186,7 +186,7 @@ def compared(
         pair = two_models(raters, prompts, rng, gap=gap, design=design, unrated=unrated)
         settings = calibrated(rng) if lines else ComparisonSettings()
         (found,) = differences([pair], settings)
-        # Where a judge strays so far that the line is refused, no interval is promised.
+        # Where the line is refused, no interval is promised.
         return {"difference": found.how == "refused" or holds(found.good.interval, wanted)}
 
     return draw

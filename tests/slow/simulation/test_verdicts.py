@@ -14,7 +14,7 @@ DRAWS = 100
 
 
 def verdicts(prompts: int, *, are_variants: bool = False, **world: Any) -> Counter[str]:
-    """Count the verdicts on the first of two models that nobody rated, corrected by a calibration."""
+    """Count the verdicts on the first of two models without human ratings, corrected by a calibration."""
     rng, counts = np.random.default_rng(0), Counter[str]()
     for _ in range(DRAWS):
         one, other = map(without_ratings, two_models(4, prompts, rng, **world))
