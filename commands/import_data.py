@@ -18,16 +18,16 @@ def complete_source(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 @click.command("import")
 @click.argument("source", shell_complete=complete_source)
-@click.argument("path", type=FILE)
+@click.argument("paths", metavar="PATH...", type=FILE, nargs=-1, required=True)
 @click.option("--out", type=FILE, default=Path("."), help="Where to write.  [default: this folder]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
-def import_(source: str, path: Path, out: Path, as_json: bool) -> None:
+def import_(source: str, paths: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Turn a public dataset into files of replies and ratings.
 
     It is read in its published shape and written as exchanges.jsonl (prompts with their replies) and
     ratings.jsonl; what cannot be read goes into set_aside.jsonl. SOURCE is one of empathy-study,
     empathy-study-ratings, judging-empathy, empathetic-exchanges, ieval, epitome, esconv, dep (DSTC9) and
-    mental-align.
+    mental-align. Several files or folders of one source are read as one dataset.
 
     \b
     Example:
@@ -36,7 +36,7 @@ def import_(source: str, path: Path, out: Path, as_json: bool) -> None:
     from data.importers import import_source
     from data.tables import write_rows
 
-    imported = import_source(source, path)
+    imported = import_source(source, *paths)
     tables = {
         "exchanges": imported.exchanges,
         "ratings": imported.ratings,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.importers.intake import Imported
+from data.importers.intake import Imported, Intake
 from data.importers.rated_conversations import (
     import_dstc9,
     import_esconv,
@@ -21,12 +21,23 @@ from data.importers.rated_replies import (
 )
 
 
-def import_source(name: str, path: Path) -> Imported:
-    """Read a dataset by the name of its source."""
+def import_source(name: str, *paths: Path) -> Imported:
+    """Read a dataset by the name of its source; several paths hold parts of it that are read as one."""
     importer = SOURCES.get(name)
     if importer is None:
         raise UserError(f"unknown source {name!r}; known: {', '.join(sorted(SOURCES))}")
-    return importer(path)
+    if len(paths) == 1:
+        return importer(paths[0])
+    intake = Intake(Path())
+    for path in paths:
+        part, folder = importer(path), path if path.is_dir() else path.parent
+        for number, exchange in enumerate(part.exchanges):
+            intake.add_exchange(exchange, f"{path}:{number}")
+        for number, rating in enumerate(part.ratings):
+            intake.add_rating(rating, f"{path}:{number}")
+        for place, reason in part.set_aside:
+            intake.set_aside(str(folder / place), reason)
+    return intake.finish()
 
 
 SOURCES: Final[Mapping[str, Callable[[Path], Imported]]] = {

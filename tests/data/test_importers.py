@@ -92,6 +92,16 @@ def test_study_files_that_disagree_are_reported(tmp_path):
     )
 
 
+def test_parts_of_a_dataset_in_several_folders_are_read_as_one(tmp_path):
+    write_csv(tmp_path / "five" / "dataset.csv", [study_row(arms=("human", "llama_empathy"))])
+    sixth = [study_row(arms=("mixtral_empathy",)), study_row(2, ("mixtral_empathy",), part_no="")]
+    write_csv(tmp_path / "sixth" / "dataset.csv", sixth)
+    imported = import_source("empathy-study", tmp_path / "five", tmp_path / "sixth", tmp_path / "five")
+    assert list(by_id(imported)) == ["d1/human", "d1/llama-2-70b-chat", "d1/mixtral-8x7b-instruct"]
+    assert {rating.id: rating.batch for rating in imported.ratings} == dict.fromkeys(by_id(imported), "7")
+    assert {item.place for item in imported.set_aside} == {str(tmp_path / "sixth" / "dataset.csv:3")}
+
+
 @pytest.mark.parametrize(
     ("change", "reason", "exchanges", "ratings"),
     [
