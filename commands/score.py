@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="NAME|FILE.toml",
     shell_complete=complete_judge,
-    help="Who judges: classifier; classifier-large, slower; classifier-small, fast, for short "
+    help="Who judges: classifier; classifier-small, fast, for short "
     "replies; length or majority, which any other must beat; or a TOML file, such as one that names a "
     "language model.",
 )
@@ -151,7 +151,7 @@ def score(
       empathy-judge score gpt.csv claude.xlsx --prompt-column said --response-column answered
       empathy-judge score responses.jsonl --explain 7
       empathy-judge score chats.jsonl --unit conversation --html chats.html
-      empathy-judge score responses.jsonl --judge classifier-large --device cuda
+      empathy-judge score responses.jsonl --device cuda
       empathy-judge score responses.jsonl --judge prompted.toml --max-cost 2.50
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8

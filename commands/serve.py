@@ -80,7 +80,7 @@ def serve(
     \b
     Examples:
       empathy-judge serve
-      empathy-judge serve --port 0 --judge classifier-large --queue 64
+      empathy-judge serve --port 0 --judge prompted.toml --queue 64
       empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
     """
     if stdio:

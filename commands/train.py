@@ -132,7 +132,7 @@ def train(
             result = rebuild_judge(card, data, recipes, out, device=device, progress=on_step)
         else:
             figures = read_evidence(evidence, plan_training(data, recipes))
-            text = card_text(recipes[0], about, figures)
+            text = card_text(about, figures)
             result = make_judge(
                 data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
             )

@@ -21,7 +21,6 @@ from data.tables import first_problem
 JUDGES = {
     "cascade": "judge.cascade:CascadeJudge",
     "classifier": "judge.classifier.judge:ClassifierJudge",
-    "classifier-large": "judge.classifier.judge:LargeClassifierJudge",
     "classifier-small": "judge.classifier.judge:SmallClassifierJudge",
     "conversation": "judge.conversations.conversation_judge:ConversationJudge",
     "decision": "judge.llm.decision:DecisionJudge",

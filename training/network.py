@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from data.errors import UserError
 from data.records import Exchange
 from judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
-from judge.classifier.quantization import find_base
+from training.environment import find_base
 from training.recipe import Recipe
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]

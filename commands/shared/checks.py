@@ -22,7 +22,7 @@ from judge.llm.endpoint import Endpoint, endpoints_of
 
 Status = Literal["ok", "warn", "fail"]
 ROOT: Final = Path(__file__).parents[2]
-SHIPPED: Final = ("classifier", "classifier-large", "classifier-small")
+SHIPPED: Final = ("classifier", "classifier-small")
 GIGABYTE: Final = 1 << 30
 SECONDS: Final = 10.0  # that a server may take to answer
 LITTLE: Final = 0.2 * GIGABYTE
@@ -50,17 +50,11 @@ class Check:
 
 def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     """All that can be looked at without a network; `folder` is where runs would go."""
-    from judge.classifier.quantization import find_base_file
-
     yield from check_packages()
     for name in SHIPPED:
         yield from check_judge(name, today=today)
     yield Check("licence of these judges", "ok", WEIGHTS_LICENCE)
     yield check_sample()
-    try:
-        yield Check("large judge's base", "ok", str(find_base_file("smollm2")))
-    except UserError as error:
-        yield Check("large judge's base", "ok", f"optional, not installed: {error}")
     yield from check_folder(folder)
 
 

@@ -50,6 +50,7 @@ class Decoder:
         import torch
 
         dtype = torch.bfloat16 if device == CUDA else torch.float32
+        self.device, self._lock = device, Lock()
         self.weights = {name: torch.tensor(value).to(device, dtype) for name, value in weights.items()}
         self.head, self.bias = (self.weights[f"head.{part}"].float() for part in ("weight", "bias"))
         self.layers, self.epsilon = range(config["num_hidden_layers"]), config["rms_norm_eps"]
@@ -59,6 +60,32 @@ class Decoder:
             torch.arange(MAX_TOKENS, device=device), config["rope_parameters"]["rope_theta"] ** -steps
         )
         self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
+
+    def predict(self, replies: "Sequence[Sequence[int] | np.ndarray]") -> np.ndarray:
+        """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given; threads take turns.
+
+        Replies of similar length share a batch.
+        """
+        import torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        lengths = np.array([len(ids) for ids in replies], dtype=np.int64)
+        order, start, batches = np.argsort(-lengths, kind="stable"), 0, []
+        while start < len(order):
+            batch = order[start : start + max(1, BATCH_TOKENS // lengths[order[start]])]
+            padded = np.zeros((len(batch), lengths[batch[0]]), dtype=np.int64)
+            for row, index in enumerate(batch):
+                padded[row, : lengths[index]] = replies[index]
+            batches.append((torch.from_numpy(padded), torch.from_numpy(lengths[batch] - 1)))
+            start += len(batch)
+        probabilities = np.empty((len(replies), 3), dtype=np.float32)
+        if batches:
+            # Without cuDNN's attention, which plans every new shape of a batch for longer than it runs.
+            kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+            with self._lock, torch.inference_mode(), sdpa_kernel(kernels):
+                results = [self(ids.to(self.device), last.to(self.device)) for ids, last in batches]
+                probabilities[order] = torch.cat(results).cpu().numpy()
+        return probabilities
 
     def __call__(self, ids: "Tensor", last: "Tensor") -> "Tensor":
         """Return probabilities [replies, 3] for token ids [replies, tokens], read at positions `last`.
@@ -104,48 +131,6 @@ def _rotate(state: "Tensor", cos: "Tensor", sin: "Tensor") -> "Tensor":
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
 
-class TorchNetworks:
-    """The decoders of a judge on a device; their probabilities are averaged."""
-
-    def __init__(
-        self, networks: Sequence[Mapping[str, np.ndarray]], config: Mapping[str, Any], device: str
-    ) -> None:
-        self._device, self._lock = device, Lock()
-        self._decoders = [Decoder(weights, config, device) for weights in networks]
-
-    def predict(self, replies: "Sequence[Sequence[int] | np.ndarray]") -> np.ndarray:
-        """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given; threads take turns.
-
-        Replies of similar length share a batch.
-        """
-        import torch
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
-        lengths = np.array([len(ids) for ids in replies], dtype=np.int64)
-        order, start, batches = np.argsort(-lengths, kind="stable"), 0, []
-        while start < len(order):
-            batch = order[start : start + max(1, BATCH_TOKENS // lengths[order[start]])]
-            padded = np.zeros((len(batch), lengths[batch[0]]), dtype=np.int64)
-            for row, index in enumerate(batch):
-                padded[row, : lengths[index]] = replies[index]
-            batches.append((torch.from_numpy(padded), torch.from_numpy(lengths[batch] - 1)))
-            start += len(batch)
-        probabilities = np.empty((len(replies), 3), dtype=np.float32)
-        if batches:
-            # Without cuDNN's attention, which plans every new shape of a batch for longer than it runs.
-            kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-            with self._lock, torch.inference_mode(), sdpa_kernel(kernels):
-                results = [self._forward(*batch) for batch in batches]
-                probabilities[order] = torch.cat(results).cpu().numpy()
-        return probabilities
-
-    def _forward(self, ids: "Tensor", last: "Tensor") -> "Tensor":
-        import torch
-
-        ids, last = ids.to(self._device), last.to(self._device)
-        return torch.stack([decoder(ids, last) for decoder in self._decoders]).mean(dim=0)
-
-
 def read_weights(model: Path) -> dict[str, np.ndarray]:
     """Return the weights of an ONNX file and its external data, as they are stored."""
     import onnx
@@ -171,7 +156,7 @@ def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def score_in_batches(
-    networks: TorchNetworks,
+    decoder: Decoder,
     tokenizer: ReplyTokenizer,
     exchanges: Iterable[Exchange],
     run: Run,
@@ -191,7 +176,7 @@ def score_in_batches(
     def ask(chunk: Chunk) -> list[bytes]:
         rows = [_to_tuple(exchange) for _, exchange in chunk]
         ids, lengths, checks = call(_prepare, rows)
-        probabilities = networks.predict(np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else [])
+        probabilities = decoder.predict(np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else [])
         lines: list[bytes] = call(_judge, rows, checks, probabilities)
         return lines
 

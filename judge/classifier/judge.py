@@ -16,7 +16,6 @@ from data.errors import UserError
 from data.rated_range import RatedRange
 from data.records import Exchange, Judgment
 from data.rubric import read_rubric
-from data.storage import digest_file
 from data.tables import validate
 from judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, check_wanted
 from judge.classifier.preprocessing import (
@@ -34,12 +33,11 @@ from judge.onnx_model import CARD, MODEL, TOKENIZER, check_files, open_session, 
 if TYPE_CHECKING:
     import numpy as np
 
-    from judge.classifier.gpu_backend import TorchNetworks
+    from judge.classifier.gpu_backend import Decoder
 
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
 RULES_VERSION = 5
-NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
 CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
 REPLIES_PER_CORE = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
 # The crowd study's replies: what a judge learned from whose card does not tell.
@@ -70,7 +68,7 @@ class ClassifierJudge(Judge):
         if "rated" in self.card:
             self.rated = validate(RatedRange, self.card["rated"], f"{self.folder / CARD}: rated")
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
-        self.is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
+        self.is_decoder = any(name.endswith(".bin") for name in self.card["files"])
         self.requested_device = check_device(device)
         self._device: str | None = None
         self.concurrency = count_cores()
@@ -97,53 +95,23 @@ class ClassifierJudge(Judge):
         return ReplyTokenizer.read(self.folder / TOKENIZER, is_decoder=self.is_decoder)
 
     @cached_property
-    def sessions(self) -> list[Any]:
-        """The networks in ONNX Runtime: one in files, or several as LoRA adapters of a base."""
-        path, merged = self.folder / MODEL, self._merge()
-        if not merged:
-            return [open_session(path)]
-        try:
-            return [open_session(path, weights) for weights in merged]
-        except Exception as error:  # ONNX Runtime's exceptions have no common base
-            raise UserError(
-                f"{path}: does not take weights as they are made now; train again with this version"
-            ) from error
+    def session(self) -> Any:
+        """The network in ONNX Runtime."""
+        return open_session(self.folder / MODEL)
 
     @cached_property
-    def networks(self) -> "TorchNetworks":
-        """The same networks in torch."""
-        from judge.classifier.gpu_backend import TorchNetworks, dequantize, read_weights
+    def decoder(self) -> "Decoder":
+        """The same network in torch."""
+        from judge.classifier.gpu_backend import Decoder, dequantize, read_weights
 
         if "config" not in self.card:
             raise UserError(f"{self.folder / CARD}: config: missing; judge with --device cpu, or train again")
-        stored = self._merge() or [read_weights(self.folder / MODEL)]
-        return TorchNetworks([dequantize(item) for item in stored], self.card["config"], self.device)
-
-    def _merge(self) -> "list[dict[str, np.ndarray]]":
-        """Return the weights of LoRA adapters merged into their base; none where the files hold all."""
-        count = sum(name.startswith(NETWORK.partition("{")[0]) for name in self.card["files"])
-        if not count:
-            return []
-        from judge.classifier.quantization import find_base_file, merge
-
-        try:
-            ((name, digest),) = self.card["base"].items()
-        except (KeyError, AttributeError, ValueError) as error:
-            raise UserError(
-                f"{self.folder / CARD}: base: a name and a hash expected; install again"
-            ) from error
-        base = find_base_file(name)
-        if digest_file(base) != digest:
-            raise UserError(
-                f"{base}: not the file on the card of {self.folder}; install the version it names"
-            )
-        means = self.folder / MEANS if MEANS in self.card["files"] else None
-        return merge(base, [self.folder / NETWORK.format(number) for number in range(count)], means)
+        return Decoder(dequantize(read_weights(self.folder / MODEL)), self.card["config"], self.device)
 
     @cached_property
     def inputs(self) -> list[str]:
-        """The inputs of the ONNX networks; segments only where they are encoders."""
-        return [item.name for item in self.sessions[0].get_inputs()]
+        """The inputs of the ONNX network; segments only of an encoder."""
+        return [item.name for item in self.session.get_inputs()]
 
     @property
     def in_bulk(self) -> Callable[..., int] | None:
@@ -152,11 +120,7 @@ class ClassifierJudge(Judge):
             return None
         from judge.classifier.gpu_backend import score_in_batches
 
-        return partial(score_in_batches, self.networks, self.tokenizer)
-
-    def count_runs(self, exchange: Exchange) -> int:
-        """Count the networks whose probabilities are averaged."""
-        return len(self.sessions)
+        return partial(score_in_batches, self.decoder, self.tokenizer)
 
     def judge(self, exchange: Exchange) -> Judgment:
         return self.judge_many([exchange])[0]
@@ -178,20 +142,18 @@ class ClassifierJudge(Judge):
         return self._run([PreparedReply(text, None, tokens, ())])[0]
 
     def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
-        """Return the probabilities of every reply, the mean over the networks."""
-        import numpy as np
-
+        """Return the probabilities of every reply."""
         if self.device == CUDA:
             with self.loading:
-                networks = self.networks
+                decoder = self.decoder
             check_wanted()
-            rows: list[list[float]] = networks.predict([item.ids for item in prepared]).tolist()
+            rows: list[list[float]] = decoder.predict([item.ids for item in prepared]).tolist()
             return rows
         with self.loading:
             run = self._run_decoder if "past" in self.inputs else self._run_encoder
-        return [[float(part) for part in np.mean(run(item), axis=0)] for item in prepared]
+        return [[float(part) for part in run(item)] for item in prepared]
 
-    def _run_encoder(self, prepared: PreparedReply) -> "list[np.ndarray]":
+    def _run_encoder(self, prepared: PreparedReply) -> "np.ndarray":
         import numpy as np
 
         assert prepared.tokens is not None
@@ -201,11 +163,10 @@ class ClassifierJudge(Judge):
             "mask": np.ones((1, len(prepared.ids)), dtype=np.int64),
             "style": np.array([style_features(prepared.text)], dtype=np.float32),
         }
-        given = {name: known[name] for name in self.inputs}
-        return [self._read(session, "probabilities", given)[0] for session in self.sessions]
+        return self._read("probabilities", {name: known[name] for name in self.inputs})[0]
 
-    def _run_decoder(self, prepared: PreparedReply) -> "list[np.ndarray]":
-        """Run each network on a reply behind its context, whose keys and values may be cached.
+    def _run_decoder(self, prepared: PreparedReply) -> "np.ndarray":
+        """Run the network on a reply behind its context, whose keys and values may be cached.
 
         Never both in one run, even if the context is new: the order of sums, and so the last bits, would
         differ.
@@ -214,27 +175,23 @@ class ClassifierJudge(Judge):
 
         assert prepared.tokens is not None
         length = prepared.tokens.before
-        context, reply = prepared.ids[:length], np.array([prepared.ids[length:]], dtype=np.int64)
-        return [
-            self._read(session, "probabilities", {"ids": reply, "past": states})[0]
-            for session, states in zip(self.sessions, self.read_context(context), strict=True)
-        ]
+        reply = np.array([prepared.ids[length:]], dtype=np.int64)
+        past = self.read_context(prepared.ids[:length])
+        return self._read("probabilities", {"ids": reply, "past": past})[0]
 
-    def _read_context(self, ids: tuple[int, ...]) -> "list[np.ndarray]":
-        """Return the keys and values of a context, an array for each network."""
+    def _read_context(self, ids: tuple[int, ...]) -> "np.ndarray":
+        """Return the keys and values of a context."""
         import numpy as np
 
-        shape = self.sessions[0].get_inputs()[self.inputs.index("past")].shape
+        shape = self.session.get_inputs()[self.inputs.index("past")].shape
         empty = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
         if not ids:
-            return [empty] * len(self.sessions)
-        given: dict[str, np.ndarray] = {"ids": np.array([ids], dtype=np.int64), "past": empty}
-        return [self._read(session, "present", given) for session in self.sessions]
+            return empty
+        return self._read("present", {"ids": np.array([ids], dtype=np.int64), "past": empty})
 
-    @staticmethod
-    def _read(session: Any, wanted: str, given: "Mapping[str, np.ndarray]") -> Any:
+    def _read(self, wanted: str, inputs: "Mapping[str, np.ndarray]") -> Any:
         check_wanted()
-        return session.run([wanted], given)[0]
+        return self.session.run([wanted], inputs)[0]
 
 
 class SmallClassifierJudge(ClassifierJudge):
@@ -242,13 +199,6 @@ class SmallClassifierJudge(ClassifierJudge):
 
     name = "classifier-small"
     shipped = WEIGHTS / "classifier-small"
-
-
-class LargeClassifierJudge(ClassifierJudge):
-    """The larger and slower judge: changes to a base that comes from its package."""
-
-    name = "classifier-large"
-    shipped = WEIGHTS / "classifier-large"
 
 
 def check_device(device: str) -> str:

@@ -30,7 +30,6 @@ BIASES = {  # where a judge's scores are too high or too low
     "model": "for {about} relative to the other models",
     "emotion": "for the {about} relative to other emotions",
 }
-DEFAULT, LARGER = "classifier", "classifier-large"
 SHARES = 100  # a share is told in points of a hundred
 
 
@@ -297,8 +296,6 @@ def _next_steps(report: CalibrationReport) -> list[str]:
     elif _unbeaten(report):
         more = f"{4 * data.ratings:,} in all would halve the interval of its kappa"
         steps.append(f"Have more rated (rate plan): {more}.")
-        if report.judge.name == DEFAULT:
-            steps.append(f"Or try the larger judge: score with --judge {LARGER}, and calibrate that run.")
     elif not steps:
         command = "empathy-judge score FILE --calibration calibration.json"
         steps.append(f"Score with it ({command}), until {report.calibration.expires}.")

@@ -100,12 +100,12 @@ def test_unscored_responses_are_counted_and_said() -> None:
     )
 
 
-@pytest.fixture(params=["classifier", "classifier-large"])
-def shipped(request: pytest.FixtureRequest) -> Calibration:
-    return read_calibration(ROOT / "judge" / "weights" / request.param / "calibration.json")
+@pytest.fixture
+def shipped() -> Calibration:
+    return read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
 
 
-def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibration) -> None:
+def test_the_shipped_calibration_covers_every_model_left_out(shipped: Calibration) -> None:
     assert shipped.count == 8000 and list(shipped.calibrated_models) == list(LABELS)
     for label, rated in shipped.calibrated_models.items():
         assert {"gpt-4", "gpt-4-plain", "llama-2-70b-chat", "gemini-1.0-pro"} <= set(rated.models)
@@ -118,7 +118,7 @@ def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibratio
         assert all(0 < noise < 0.03**2 for noise in rated.noise), "the crowd's own error"
 
 
-def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration) -> None:
+def test_the_shipped_calibration_is_of_the_shipped_judge(shipped: Calibration) -> None:
     judge = load_judge(shipped.judge)
     found = find_calibration(judge, None, today=shipped.created)
     assert found.digest == shipped.digest, found.note
@@ -133,9 +133,8 @@ def width(shares: Mapping[str, Estimate] | RefusedShares) -> float:
     return interval.high - interval.low
 
 
-def test_a_name_in_the_line_is_taken_out_of_it() -> None:
+def test_a_name_in_the_line_is_taken_out_of_it(shipped: Calibration) -> None:
     """What was rated under a name is not what is judged now: a known name gives no narrower interval."""
-    shipped = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
     tally = Tally()
     for model in ("gpt-4", "new"):
         for number in range(50):

@@ -226,7 +226,7 @@ def test_a_teacher_moves_ratings_and_labels_unrated_replies(
     texts = [replace(exchange, response=f"{exchange.response}. hug. word3.") for exchange in unseen]
     corpus = replace(corpus, texts=texts)
     recipe = Recipe(
-        teacher="large", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
+        teacher="teacher", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
     )
     shown = distill_ratings(trained, corpus, recipe)
     assert len(shown) == len(corpus.ratings) + 90 + 7 + 5 + 3

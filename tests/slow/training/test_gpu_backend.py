@@ -16,10 +16,10 @@ from transformers import LlamaConfig, LlamaModel
 from data.errors import UserError
 from data.records import Exchange, Judgment
 from data.tables import read_exchanges, write_rows
-from judge.base import WEIGHTS, load_judge
+from judge.base import WEIGHTS
 from judge.classifier import gpu_backend
 from judge.classifier import judge as classifier
-from judge.classifier.gpu_backend import TorchNetworks, dequantize, read_weights
+from judge.classifier.gpu_backend import Decoder, dequantize, read_weights
 from judge.classifier.judge import ClassifierJudge
 from judge.classifier.preprocessing import ReplyTokenizer
 from judge.onnx_model import CARD, MODEL
@@ -68,7 +68,7 @@ def on_gpu(toy: Path, monkeypatch: pytest.MonkeyPatch) -> ClassifierJudge:
     """A judge that takes the CPU's torch for a GPU."""
     monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
     judge = ClassifierJudge(weights=str(toy), device="cuda")
-    judge.networks = TorchNetworks([dequantize(read_weights(toy / MODEL))], judge.card["config"], "cpu")
+    judge.decoder = Decoder(dequantize(read_weights(toy / MODEL)), judge.card["config"], "cpu")
     assert judge.device == "cuda"
     return judge
 
@@ -114,7 +114,7 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
     assert whole.asked == len(exchanges)
     assert without_numbers(judged) == without_numbers(alone)
     assert np.abs(probabilities(judged) - probabilities(alone)).max() < 2e-6
-    predict, calls = on_gpu.networks.predict, []
+    predict, calls = on_gpu.decoder.predict, []
 
     def fail_late(replies: Any) -> Any:
         calls.append(replies)
@@ -123,7 +123,7 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
         return predict(replies)
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="out of memory"):
-        patch.setattr(on_gpu.networks, "predict", fail_late)
+        patch.setattr(on_gpu.decoder, "predict", fail_late)
         score_file(tmp_path / "replies.jsonl", judge=on_gpu, out=tmp_path / "torn")
     again = score_file(tmp_path / "replies.jsonl", judge=on_gpu, out=tmp_path / "torn")
     assert again.asked == len(exchanges) - 21, "three chunks were saved"
@@ -139,17 +139,15 @@ def test_auto_takes_the_gpu_for_many_replies_only(toy: Path, monkeypatch: pytest
 
 
 def test_a_judge_without_a_config_names_the_fix(toy: Path, on_gpu: ClassifierJudge) -> None:
-    del on_gpu.networks, on_gpu.card["config"]
+    del on_gpu.decoder, on_gpu.card["config"]
     with pytest.raises(UserError, match="--device cpu"):
         on_gpu.judge_many([Exchange(id="1", prompt="I lost my job.", response="I am so sorry.")])
 
 
-@pytest.mark.parametrize("name", ["classifier", "classifier-large"])
-def test_shipped_judges_agree_on_both_devices(name: str, exchanges: list[Exchange]) -> None:
-    on_cpu: Any = load_judge(name)
-    stored = on_cpu._merge() or [read_weights(on_cpu.folder / MODEL)]
-    networks = TorchNetworks([dequantize(item) for item in stored], on_cpu.card["config"], "cpu")
+def test_the_shipped_judge_agrees_on_both_devices(exchanges: list[Exchange]) -> None:
+    on_cpu = ClassifierJudge(device="cpu")
+    decoder = Decoder(dequantize(read_weights(on_cpu.folder / MODEL)), on_cpu.card["config"], "cpu")
     judged = on_cpu.judge_many(exchanges[:12])
     prepared = [item for item in gpu_backend.prepare(exchanges[:12], on_cpu.tokenizer) if not item.reason]
-    gaps = np.abs(networks.predict([item.ids for item in prepared]) - probabilities(judged))
+    gaps = np.abs(decoder.predict([item.ids for item in prepared]) - probabilities(judged))
     assert gaps.max() < 0.015 and gaps.mean() < 0.005

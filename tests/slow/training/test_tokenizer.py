@@ -159,7 +159,7 @@ def test_training_and_scoring_read_the_same(
         (tmp_path / "card.json").write_text(json.dumps(card))
         judge = ClassifierJudge(weights=str(tmp_path))
         session = Recorder("ids", "mask", *([] if is_decoder else ["segments"]))
-        judge.sessions = [session]
+        judge.session = session
         judge.judge(exchange)
         for name in session.names:
             assert session.inputs[name] == pytest.approx(getattr(batch, name).numpy())
