@@ -26,8 +26,8 @@ def import_(source: str, paths: tuple[Path, ...], out: Path, as_json: bool) -> N
 
     It is read in its published shape and written as exchanges.jsonl (prompts with their replies) and
     ratings.jsonl; what cannot be read goes into set_aside.jsonl. SOURCE is one of empathy-study,
-    empathy-study-ratings, judging-empathy, empathetic-exchanges, ieval, epitome, esconv, dep (DSTC9) and
-    mental-align. Several files or folders of one source are read as one dataset.
+    empathy-study-ratings, judging-empathy, empathetic-exchanges, ieval, epitome, esconv, dep (DSTC9),
+    mental-align, resort and empo. Several files or folders of one source are read as one dataset.
 
     \b
     Example:

@@ -3,7 +3,9 @@
 They stand between `<!-- filled: name -->` and `<!-- end -->`, in a line or as lines of their own, and are
 stored in the page, to be read without a site: `python docs/fill.py --write` refreshes them, and a test checks
 that they are current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores the
-samples as `make demo` does and draws the README's picture, docs/assets/shares.svg.
+samples as `make demo` does and draws the README's picture, docs/assets/shares.svg. `python docs/fill.py
+--external-sets FOLDER` scores the external test sets in a folder of public datasets with the shipped judge,
+once for each judge, and writes docs/figures/external_sets.json.
 """
 
 import json
@@ -20,7 +22,7 @@ PICTURE = DOCS / "assets" / "shares.svg"
 # The repository itself and this folder: a site is built from a checkout, installed or not.
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
-from filling import figures, plots, reference_tables  # noqa: E402  # needs the line above
+from filling import external_figures, figures, plots, reference_tables  # noqa: E402  # needs the line above
 
 STORED = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->(\n*)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
@@ -38,6 +40,7 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_nightly": reference_tables.nightly_keys,
         "table_accuracy": reference_tables.accuracy,
         "table_sets_apart": reference_tables.sets_apart,
+        "table_external_sets": external_figures.external_sets,
         "table_prompt_fit": reference_tables.prompt_fit,
         "table_simulated_answers": reference_tables.simulated_answers,
         "table_real_answers": reference_tables.real_answers,
@@ -80,12 +83,16 @@ def draw_demo() -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--picture"]:
-        PICTURE.write_text(draw_demo(), encoding="utf-8")
-    elif sys.argv[1:] == ["--write"]:
-        for path, text in stale().items():
-            path.write_text(text, encoding="utf-8")
-            print(f"written {path}")
-    else:
-        for name, value in figures.figures().items():
-            print(f"{name:22} {value}")
+    match sys.argv[1:]:
+        case ["--picture"]:
+            PICTURE.write_text(draw_demo(), encoding="utf-8")
+        case ["--external-sets", folder]:
+            external_figures.measure_external_sets(Path(folder))
+            print(external_figures.external_sets())
+        case ["--write"]:
+            for path, text in stale().items():
+                path.write_text(text, encoding="utf-8")
+                print(f"written {path}")
+        case _:
+            for name, value in figures.figures().items():
+                print(f"{name:22} {value}")

@@ -20,6 +20,7 @@ from data.records import CONVERSATION, Exchange
 from data.tables import validate
 
 FACTS: Final = Path(__file__).with_suffix(".toml")
+CLUSTERED: Final = ("epitome", "empathetic-exchanges", "ieval", "resort", "empo")  # by an id's first part
 REVERSED: Final = frozenset({"advice_giving", "self_oriented", "dismissing_emotions"})
 
 
@@ -35,6 +36,8 @@ class RatedSet:
     licence: str
     systems: bool = False
     is_simulated: bool = False
+    path: str = ""
+    evaluation_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +60,19 @@ class RatedItem:
     label: int | None = None
 
 
-RATED_SETS: Final[Mapping[str, RatedSet]] = {
+_SETS: Final[Mapping[str, RatedSet]] = {
     name: validate(RatedSet, facts, str(FACTS), name=name) for name, facts in read_toml(FACTS).items()
 }
+RATED_SETS: Final = {name: facts for name, facts in _SETS.items() if not facts.evaluation_only}
+EXTERNAL_SETS: Final = {name: facts for name, facts in _SETS.items() if facts.evaluation_only}
 
 
 def read_rated_set(name: str, folder: Path) -> list[RatedItem]:
     """Return the items of a set with a text and a rating, from a folder that has one for each source."""
-    if name not in RATED_SETS:
-        raise UserError(f"unknown rated set {name!r}; known: {', '.join(RATED_SETS)}")
-    facts = RATED_SETS[name]
-    imported = import_source(facts.source, folder / facts.source)
+    if name not in _SETS:
+        raise UserError(f"unknown rated set {name!r}; known: {', '.join(_SETS)}")
+    facts = _SETS[name]
+    imported = import_source(facts.source, folder / (facts.path or facts.source))
     exchanges = {exchange.id: exchange for exchange in imported.exchanges}
     scores = _scores_by_rater(name, imported)
     labels = {item.id: int(item.rating) for item in imported.ratings if item.dimension == "Rating"}
@@ -120,7 +125,7 @@ def _texts(item: RatedItem | Exchange) -> set[str]:
 
 def source_of(item: RatedItem) -> str:
     """Return the source of an item, which may hold several sets; of given ratings, their name."""
-    return RATED_SETS[item.set].source if item.set in RATED_SETS else item.set
+    return _SETS[item.set].source if item.set in _SETS else item.set
 
 
 @cache
@@ -155,7 +160,7 @@ def _belongs(name: str, identity: str) -> bool:
     """Return whether an id of the source belongs to the set."""
     if name.startswith("judging-empathy/"):
         return identity.startswith(f"{name.split('/')[1]}/")
-    return RATED_SETS[name].source != "esconv" or ("/turn-" in identity) == (name == "esconv-turns")
+    return _SETS[name].source != "esconv" or ("/turn-" in identity) == (name == "esconv-turns")
 
 
 def _counts(name: str, rater: str) -> bool:
@@ -168,6 +173,8 @@ def _counts(name: str, rater: str) -> bool:
 def _others(name: str, by_rater: Mapping[str, float]) -> dict[str, float]:
     if name.startswith("judging-empathy/"):
         return {rater.replace("expert", "expert-"): score for rater, score in by_rater.items()}
+    if name == "resort":  # by position: two of four psychologists rated a reply
+        return {f"expert-{number}": score for number, score in enumerate(by_rater.values(), 1)}
     return {rater: score for rater, score in by_rater.items() if rater == "gpt"}
 
 
@@ -179,5 +186,5 @@ def _replies(facts: RatedSet, exchange: Exchange) -> tuple[Exchange, ...]:
 
 def _cluster(name: str, identity: str) -> str:
     """Return the post, the conversation or the worker of an item."""
-    parts = {"esconv-turns": 2, "epitome": 1, "empathetic-exchanges": 1, "ieval": 1}.get(name)
+    parts = {"esconv-turns": 2, **dict.fromkeys(CLUSTERED, 1)}.get(name)
     return "/".join(identity.split("/")[:parts])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
+from data.importers.external_sets import import_empo, import_resort
 from data.importers.intake import Imported, Intake
 from data.importers.rated_conversations import (
     import_dstc9,
@@ -50,4 +51,6 @@ SOURCES: Final[Mapping[str, Callable[[Path], Imported]]] = {
     "esconv": import_esconv,
     "dep": import_dstc9,
     "mental-align": import_mental_align,
+    "resort": import_resort,
+    "empo": import_empo,
 }

@@ -95,7 +95,7 @@ def test_completion_is_a_script_that_says_where_it_goes(shell: str) -> None:
         (["score"], "--ju", {"--judge"}, False),
         (["score", "--judge"], "class", {"classifier", "classifier-small"}, True),
         (["score", "--calibration"], "n", {"none"}, True),
-        (["import"], "emp", {"empathy-study", "empathy-study-ratings", "empathetic-exchanges"}, False),
+        (["import"], "empathy", {"empathy-study", "empathy-study-ratings"}, False),
         (["history", "export", "--kind"], "em", {"emotions"}, False),
         (["compare"], "x", set(), True),
     ],

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from made_sets import write_external_sets
 from repository import dataset
 from rows import write_csv
 
@@ -17,6 +18,7 @@ from data.importers.rated_conversations import PEOPLE, exchange_of, parse_transc
 from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import LABELS, Turn
 from data.tables import read_exchanges, read_ratings, write_rows
+from training.rated_sets import EXTERNAL_SETS
 
 
 def by_id(imported: Imported):
@@ -493,6 +495,53 @@ def test_mental_align_sets_impossible_scores_aside(tmp_path):
     )
 
 
+# --- external test sets
+
+
+def test_resort_has_two_experts_for_each_reply(tmp_path):
+    file = write_external_sets(tmp_path) / "external-test" / "resort.json"
+    imported = import_source("resort", file)
+    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (30, 60, ())
+    exchange = by_id(imported)["post_1/108"]
+    assert (exchange.prompt, exchange.model, exchange.extra) == ("word1 rain", "m3", {"dialog_id": "post_1"})
+    assert not exchange.response.startswith(" ")
+    ratings = {rater: value for (key, rater, _), value in values(imported).items() if key == exchange.id}
+    assert ratings == {"expert-11": 4, "expert-13": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "exchanges"),
+    [
+        ({"human_eval_annotation_2": None}, "human_eval_annotation_1, human_eval_annotation_2: expected", 29),
+        ({"human_eval_annotation_2": {"annotator": 9, "empathy": 6}}, "empathy: 6 is not on the scale", 30),
+        ({"reappraisal_response": " "}, "reappraisal_response: empty", 29),
+    ],
+)
+def test_what_resort_lacks_is_set_aside(tmp_path, change, reason, exchanges):
+    file = write_external_sets(tmp_path) / "external-test" / "resort.json"
+    first, *others = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps([first | change, *others]), encoding="utf-8")
+    imported = import_source("resort", file.parent)
+    ((place, found),) = imported.set_aside
+    assert (place, found.startswith(reason), len(imported.exchanges)) == ("resort.json:0", True, exchanges)
+
+
+def test_empo_rates_a_reply_by_the_mean_of_four_scales(tmp_path):
+    file = write_external_sets(tmp_path) / "external-test" / "empo.csv"
+    with file.open("a", encoding="utf-8") as out:
+        out.write("99,7,m0,0,happy,my rain,hug,,5,5,5,5,1\n")
+        out.write('100,8,m0,0,happy,"my rain\nnot",hug,,5,5,5,5,1\n')
+        out.write("101,9,m0,0,happy,my rain,hug,,5,101,5,5,1\n")
+    imported = import_source("empo", file)
+    assert (len(imported.exchanges), len(imported.ratings)) == (31, 92)
+    exchange = by_id(imported)["2/m3"]
+    assert (exchange.prompt, exchange.emotion, exchange.model) == ("my problem", "happy", "m3")
+    assert [turn.text for turn in exchange.dialogue] == ["word2 my", "not rain"]
+    assert "stale" not in exchange.response
+    assert values(imported)["2/m3", "1", "empathy"] == 63.5
+    assert [reason.partition(":")[0] for _, reason in imported.set_aside] == ["chat_cut", "Dim2"]
+
+
 # --- all of them
 
 
@@ -585,10 +634,12 @@ def test_every_response_of_the_real_study_is_imported(folder):
         ("esconv", 196 + 467 + 976, None, 11),  # of 987 stars three rate nothing, eight only earlier words
         ("dep", 2016, None, 1),
         ("mental-align", 0, 60_000 * 5 - 612, 612),
+        ("resort", 227, 2 * 227, 0),
+        ("empo", 675, 3 * 675, 0),
     ],
 )
 def test_a_real_dataset_is_whole(source, exchanges, ratings, set_aside):
-    imported = import_source(source, dataset(source))
+    imported = import_source(source, dataset("external-test" if source in EXTERNAL_SETS else source))
     assert len(imported.exchanges) == exchanges
     assert ratings in (None, len(imported.ratings))
     assert set_aside in (None, len(imported.set_aside))

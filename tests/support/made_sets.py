@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from rows import write_csv
+
 from data.importers.rated_conversations import IEVAL_BOTS
 from data.importers.rated_replies import EPITOME_DIMENSIONS
 from data.rated_exchanges import RatedExchange
@@ -52,6 +54,39 @@ def write_sets(folder: Path) -> Path:
         for number in range(WORKERS)
     ]
     (folder / "ieval" / "ieval_data.json").write_text(json.dumps(workers), encoding="utf-8")
+    return folder
+
+
+def write_external_sets(folder: Path, *, posts: int = 6) -> Path:
+    """RESORT and EmPO in little: five systems on each post, whose number is their quality."""
+    chance = random.Random(2)
+    resort, empo = [], []
+    for post in range(posts):
+        for system in range(5):
+            reply = speak(system // 2, chance)
+            notes = [
+                {"id": 100 * rater + 5 * post + system, "annotator": 10 + rater, "empathy": float(mark)}
+                for rater, mark in ((1, 1 + system), (2 + post % 2, max(1, system)))
+            ]
+            resort.append(
+                {
+                    **{"Reddit ID": f"post_{post}", "Reddit Post": f"word{post} rain", "model": f"m{system}"},
+                    **{"pipeline": "", "reappraisal_response": f" {reply} "},
+                    **{f"human_eval_annotation_{place}": note for place, note in enumerate(notes, 1)},
+                }
+            )
+            for rater in range(3):
+                marks = {f"Dim{scale}": 20 * system + rater + scale for scale in range(1, 6)}
+                chat = {
+                    "chat_cut": f"word{post} my\nnot rain\nmy problem",
+                    "gens": reply,
+                    "tidy_chat": "stale",
+                }
+                about = {"ED_index": post, "model": f"m{system}", "annotator": rater, "emotions": "happy"}
+                empo.append({"": len(empo), **about, **chat, **marks})
+    (folder / "external-test").mkdir(parents=True)
+    (folder / "external-test" / "resort.json").write_text(json.dumps(resort), encoding="utf-8")
+    write_csv(folder / "external-test" / "empo.csv", empo)
     return folder
 
 

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from made_sets import write_external_sets
 from repository import SHARED, dataset
 
 from data.errors import UserError
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
-from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
+from training.rated_sets import EXTERNAL_SETS, RATED_SETS, RatedItem, drop_shared, read_rated_set
+from training.recipe import build_recipe
 
 HURT = "I am sorry that it still hurts so very much."
 
@@ -69,6 +71,16 @@ def test_talks_and_turns_of_one_source_are_the_same_conversations():
 def test_an_unknown_set_is_named_with_the_known_ones(tmp_path):
     with pytest.raises(UserError, match="unknown rated set 'poems'; known: epitome, ieval"):
         read_rated_set("poems", tmp_path)
+
+
+def test_training_refuses_external_sets_which_can_be_read(tmp_path):
+    write_external_sets(tmp_path)
+    resort, empo = (read_rated_set(name, tmp_path) for name in EXTERNAL_SETS)
+    assert (resort[9].rating, resort[9].others) == (4.5, {"expert-1": 5, "expert-2": 4})
+    assert (empo[9].rating, empo[9].cluster, empo[9].system) == (83.5, "1", "m4")
+    for name in EXTERNAL_SETS:
+        with pytest.raises(UserError, match=f"unknown set '{name}'"):
+            build_recipe({"sets": {name: 1.0}}, place="recipe")
 
 
 def test_the_experts_word_is_the_rating_and_others_stand_beside_it():

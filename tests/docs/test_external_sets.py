@@ -1,0 +1,83 @@
+"""The table of external test sets: predictions are made once for a judge, and stored without texts."""
+
+import json
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from made_sets import COLD, WARM, write_external_sets
+from repository import SHARED, dataset
+
+from data.records import LABELS
+from training.rated_sets import EXTERNAL_SETS, read_rated_set
+from training.set_transfer import measure_set, set_item
+
+
+class StubJudge:
+    """Reads the planted signal; counts its replies, and leaves every reply to the first post unscored."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def judge_many(self, exchanges):
+        self.count += len(exchanges)
+        return [SimpleNamespace(probabilities=self._probabilities(exchange)) for exchange in exchanges]
+
+    def _probabilities(self, exchange) -> dict[str, float] | None:
+        if exchange.prompt == "word0 rain":
+            return None
+        level = 2 * (WARM in exchange.response) - (COLD in exchange.response)
+        return dict(zip(LABELS, (0.3 - 0.1 * level, 0.2, 0.5 + 0.1 * level), strict=True))
+
+
+@pytest.fixture
+def judge(fill: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StubJudge:
+    stub = StubJudge()
+    monkeypatch.setattr(fill.external_figures, "load_judge", lambda name: stub)
+    monkeypatch.setattr(fill.external_figures, "FILE", tmp_path / "external_sets.json")
+    write_external_sets(tmp_path)
+    return stub
+
+
+def test_a_judge_scores_the_sets_once_and_no_text_is_stored(
+    fill: ModuleType, judge: StubJudge, tmp_path: Path
+) -> None:
+    module = fill.external_figures
+    assert module.external_sets() == module.NOT_MEASURED
+    module.measure_external_sets(tmp_path)
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in module.external_sets().split("\n")]
+    assert [row[:3] for row in table[2:]] == [
+        ["resort", "25", "**classifier**"],
+        ["resort", "25", "counting words"],
+        ["resort", "25", "one psychologist, by the other"],
+        ["empo", "30", "**classifier**"],
+        ["empo", "30", "counting words"],
+    ]
+    assert float(table[2][3].split()[0]) > 0.8 and float(table[5][5].split()[0]) > 0.8
+    text = module.FILE.read_text(encoding="utf-8")
+    assert WARM not in text and "rain" not in text and judge.count == 60
+    module.measure_external_sets(tmp_path)
+    assert judge.count == 60 and module.FILE.read_text(encoding="utf-8") == text
+
+
+def test_predictions_of_another_judge_are_not_shown_but_replaced(
+    fill: ModuleType, judge: StubJudge, tmp_path: Path
+) -> None:
+    module = fill.external_figures
+    module.measure_external_sets(tmp_path)
+    content = json.loads(module.FILE.read_text(encoding="utf-8"))
+    module.FILE.write_text(json.dumps(content | {"judge": "another"}), encoding="utf-8")
+    assert module.external_sets() == module.NOT_MEASURED
+    module.measure_external_sets(tmp_path)
+    assert judge.count == 120 and json.loads(module.FILE.read_text(encoding="utf-8")) == content
+
+
+def test_stored_figures_are_those_of_the_stored_predictions(fill: ModuleType) -> None:
+    dataset("external-test")
+    stored = fill.external_figures.read_stored()
+    for item in stored.get("sets", ()):
+        assert item["set"] in EXTERNAL_SETS
+        items = {each.exchanges[-1].id: each for each in read_rated_set(item["set"], SHARED)}
+        predictions = stored["predictions"][item["set"]]
+        measured = measure_set([set_item(items[key], row) for key, row in predictions.items()])
+        assert item["parties"]["judge"]["spearman"] == measured.parties["judge"].spearman.as_dict()
