@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="NAME|FILE.toml",
     shell_complete=complete_judge,
-    help="Who judges: classifier; classifier-small, fast, for short "
-    "replies; length or majority, which any other must beat; or a TOML file, such as one that names a "
-    "language model.",
+    help="Who judges: classifier; length or majority, which any other must beat; or a TOML file, such as "
+    "one that names a language model.",
 )
 @click.option(
     "--unit",

@@ -21,7 +21,6 @@ from data.tables import first_problem
 JUDGES = {
     "cascade": "judge.cascade:CascadeJudge",
     "classifier": "judge.classifier.judge:ClassifierJudge",
-    "classifier-small": "judge.classifier.judge:SmallClassifierJudge",
     "conversation": "judge.conversations.conversation_judge:ConversationJudge",
     "decision": "judge.llm.decision:DecisionJudge",
     "length": "judge.baselines:LengthJudge",
@@ -128,7 +127,7 @@ def _find_judge(name: str, unit: str) -> Judge:
     if colon and kind == CONVERSATION:
         return _make_judge(CONVERSATION, {"replies": rest}, place="--judge")
     if unit == CONVERSATION and not _reads_conversations(name):
-        return _make_judge(CONVERSATION, {} if name == DEFAULT else {"replies": name}, place="--judge")
+        return _make_judge(CONVERSATION, {"replies": name}, place="--judge")
     if not name.endswith(".toml"):
         return _make_judge(name, {}, place="--judge")
     path = Path(name)
@@ -153,7 +152,7 @@ def load_both_units(name: str) -> tuple[Judge, Judge]:
     conversations = load_judge(name, unit=CONVERSATION)
     if not name.endswith(".toml") and name.partition(":")[0] == CONVERSATION:
         return conversations, conversations
-    if _reads_conversations(name) or name == DEFAULT:
+    if _reads_conversations(name):
         return load_judge(name), conversations
     (replies,) = conversations.asked_judges
     return replies, conversations

@@ -14,7 +14,7 @@ from data.errors import UserError
 from data.files import disk_errors
 from data.records import CONVERSATION, LABELS, to_plain
 from data.sealed_json import write_sealed
-from judge.base import Judge, load_judge
+from judge.base import DEFAULT, Judge, load_judge
 from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
 from judge.conversations.features import START, conversation_features
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
@@ -58,12 +58,10 @@ def run_fit(
     folder: Path,
     *,
     protocol: str | None,
-    # The default judge was trained on the sets that are left out here; this one was not.
-    replies: str = "classifier-small",
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
     """Run a trial with `protocol`; without one, run both and write the card of a judge."""
-    judge = load_judge(replies)
+    judge = load_judge(DEFAULT)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         rated = judge_conversations(read_conversations(sets), judge, on_step=on_step)
@@ -286,8 +284,9 @@ def _caveat(trials: Sequence[Mapping[str, Any]]) -> str:
         for item in trial["sets"]
     ]
     caveat = (
-        "On sets that are not in its training data, its Spearman correlation with human ratings is "
-        f"{min(correlations):.2f} to {max(correlations):.2f}: compare models, not single conversations."
+        "On sets left out of its fit, its Spearman correlation with human ratings is "
+        f"{min(correlations):.2f} to {max(correlations):.2f}, which is optimistic: its judge of replies was "
+        "trained on these sets. Compare models, not single conversations."
     )
     errors = [
         abs(level["judge"]["value"] - level["people"]["value"])
@@ -297,6 +296,6 @@ def _caveat(trials: Sequence[Mapping[str, Any]]) -> str:
     if errors:
         caveat += (
             f" The error of its Good share was {100 * min(errors):.0f} to {100 * max(errors):.0f} points on "
-            "systems that are not in its training data: compare models, and do not use levels."
+            "systems left out of its fit: compare models, and do not use levels."
         )
     return caveat

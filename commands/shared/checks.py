@@ -22,7 +22,7 @@ from judge.llm.endpoint import Endpoint, endpoints_of
 
 Status = Literal["ok", "warn", "fail"]
 ROOT: Final = Path(__file__).parents[2]
-SHIPPED: Final = ("classifier", "classifier-small")
+SHIPPED: Final = ("classifier",)
 GIGABYTE: Final = 1 << 30
 SECONDS: Final = 10.0  # that a server may take to answer
 LITTLE: Final = 0.2 * GIGABYTE

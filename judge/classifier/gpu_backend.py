@@ -236,6 +236,6 @@ def _judge(
     rows: Sequence[tuple[Any, ...]], checks: Sequence[Check], probabilities: np.ndarray
 ) -> list[bytes]:
     """Return the judgments as lines of JSON."""
-    prepared = [PreparedReply("", reason, None, notes) for reason, notes in checks]
+    prepared = [PreparedReply(reason, None, notes) for reason, notes in checks]
     judgments = judgments_of([_from_tuple(row) for row in rows], prepared, probabilities.tolist())
     return [to_line(to_row(judgment)) for judgment in judgments]

@@ -24,7 +24,6 @@ from judge.classifier.preprocessing import (
     judgments_of,
     normalize,
     prepare,
-    style_features,
     write_context,
 )
 from judge.engine import count_cores
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 RULES_VERSION = 5
 CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
 REPLIES_PER_CORE = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
-# The crowd study's replies: what a judge learned from whose card does not tell.
-STUDY = RatedRange(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
 
 
 class ClassifierJudge(Judge):
@@ -64,7 +61,6 @@ class ClassifierJudge(Judge):
             raise UserError(f"{self.folder}: no {MODEL} on its card, so it is no {self.name}")
         self.version = version_of(check_files(self.folder, self.card["files"]))
         self.caveat = self.card["caveat"]
-        self.rated = STUDY
         if "rated" in self.card:
             self.rated = validate(RatedRange, self.card["rated"], f"{self.folder / CARD}: rated")
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
@@ -110,7 +106,7 @@ class ClassifierJudge(Judge):
 
     @cached_property
     def inputs(self) -> list[str]:
-        """The inputs of the ONNX network; segments only of an encoder."""
+        """The inputs of the ONNX network: ids, and segments of an encoder or the past of a decoder."""
         return [item.name for item in self.session.get_inputs()]
 
     @property
@@ -135,11 +131,10 @@ class ClassifierJudge(Judge):
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Return the probabilities of Bad, Okay and Good, whatever the reply is."""
-        text = normalize(exchange.response)
         with self.loading:
             tokenizer = self.tokenizer
-        tokens = tokenizer.encode(write_context(exchange), text)
-        return self._run([PreparedReply(text, None, tokens, ())])[0]
+        tokens = tokenizer.encode(write_context(exchange), normalize(exchange.response))
+        return self._run([PreparedReply(None, tokens, ())])[0]
 
     def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
         """Return the probabilities of every reply."""
@@ -151,19 +146,15 @@ class ClassifierJudge(Judge):
             return rows
         with self.loading:
             run = self._run_decoder if "past" in self.inputs else self._run_encoder
-        return [[float(part) for part in run(item)] for item in prepared]
+        return [[float(part) for part in run(item)[0]] for item in prepared]
 
     def _run_encoder(self, prepared: PreparedReply) -> "np.ndarray":
         import numpy as np
 
         assert prepared.tokens is not None
-        known: dict[str, Any] = {
-            "ids": np.array([prepared.ids], dtype=np.int64),
-            "segments": np.array([prepared.tokens.segments], dtype=np.int64),
-            "mask": np.ones((1, len(prepared.ids)), dtype=np.int64),
-            "style": np.array([style_features(prepared.text)], dtype=np.float32),
-        }
-        return self._read("probabilities", {name: known[name] for name in self.inputs})[0]
+        ids, segments = prepared.ids, prepared.tokens.segments
+        inputs = {"ids": np.array([ids], dtype=np.int64), "segments": np.array([segments], dtype=np.int64)}
+        return self._read("probabilities", inputs)
 
     def _run_decoder(self, prepared: PreparedReply) -> "np.ndarray":
         """Run the network on a reply behind its context, whose keys and values may be cached.
@@ -177,7 +168,7 @@ class ClassifierJudge(Judge):
         length = prepared.tokens.before
         reply = np.array([prepared.ids[length:]], dtype=np.int64)
         past = self.read_context(prepared.ids[:length])
-        return self._read("probabilities", {"ids": reply, "past": past})[0]
+        return self._read("probabilities", {"ids": reply, "past": past})
 
     def _read_context(self, ids: tuple[int, ...]) -> "np.ndarray":
         """Return the keys and values of a context."""
@@ -189,16 +180,10 @@ class ClassifierJudge(Judge):
             return empty
         return self._read("present", {"ids": np.array([ids], dtype=np.int64), "past": empty})
 
-    def _read(self, wanted: str, inputs: "Mapping[str, np.ndarray]") -> Any:
+    def _read(self, wanted: str, inputs: "Mapping[str, np.ndarray]") -> "np.ndarray":
         check_wanted()
-        return self.session.run([wanted], inputs)[0]
-
-
-class SmallClassifierJudge(ClassifierJudge):
-    """The fast judge, an encoder that learned from the crowd study's ratings alone: short replies."""
-
-    name = "classifier-small"
-    shipped = WEIGHTS / "classifier-small"
+        output: np.ndarray = self.session.run([wanted], inputs)[0]
+        return output
 
 
 def check_device(device: str) -> str:

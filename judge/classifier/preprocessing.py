@@ -1,6 +1,5 @@
 """What a classifier does around its network: normalize replies, tokenize exchanges, label probabilities."""
 
-import math
 import random
 import re
 import unicodedata
@@ -82,63 +81,6 @@ def _undecorate(text: str) -> str:
 def _unmask(word: re.Match[str]) -> str:
     """A word of two alphabets is no word: the strangers in it are read as what they look like."""
     return word[0].translate(LIKE) if _LATIN.search(word[0]) and _FOREIGN.search(word[0]) else word[0]
-
-
-# What separates one model's manner from another's. Seeing these counts beside the text helps a judge with an
-# unseen model a little, within noise (`docs/experiments.md`).
-STYLE = (
-    "length",
-    "sentence_length",
-    "sentences",
-    "questions",
-    "exclamations",
-    "word_length",
-    "contractions",
-    "addresses_speaker",
-    "speaks_of_itself",
-    "opens_formally",
-    "gives_advice",
-    "lower_case",
-)
-_STYLE_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  (the typographic apostrophe is meant)
-# The look back is for speed: without it 100,000 dots before a letter are tried from each dot anew.
-_SENTENCE = re.compile(r"(?<![.!?…])[.!?…]+(?=\s|$)")
-_CONTRACTION = re.compile(r"\b\w+['’](?:s|m|re|ve|d|ll|t)\b", re.IGNORECASE)  # noqa: RUF001
-_YOU = re.compile(r"\byou(?:r|rs|rself)?\b", re.IGNORECASE)
-_SELF = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
-_FORMAL = re.compile(
-    r"\s*i (?:can |completely |fully |truly )?(?:understand|empathize|acknowledge|recognize)", re.I
-)
-_ADVICE = re.compile(
-    r"\b(?:try|consider|perhaps|remember|should|important to|make sure|have you)\b", re.IGNORECASE
-)
-
-
-def style_features(response: str) -> tuple[float, ...]:
-    """One number for every name in `STYLE`, each of the order of one.
-
-    >>> dict(zip(STYLE, style_features("Oh no! Are you okay?")))["questions"]
-    1.0
-    """
-    parts = _STYLE_WORD.findall(response)
-    words, letters = max(1, len(parts)), sum(map(len, parts))
-    to_speaker, of_itself = len(_YOU.findall(response)), len(_SELF.findall(response))
-    contractions = len(_CONTRACTION.findall(response))
-    sentences = max(1, len(_SENTENCE.findall(response)))
-    return (
-        math.log(words) - 3.5,
-        math.log(words / sentences) - 2.4,
-        min(sentences, 6) - 3.0,
-        float(min(response.count("?"), 2)),
-        float(min(response.count("!"), 3)),
-        min(letters / words, 8.0) - 4.5,
-        min(10 * contractions / words, 3.0),
-        min(10 * to_speaker / words, 3.0),
-        min(10 * of_itself / words, 3.0),
-        float(bool(_FORMAL.match(response))),
-        float(bool(_ADVICE.search(response))),
-        float(response[:1].islower() or " i " in response),
-    )
 
 
 CONTEXT_START, CONTEXT_END = 96, 160  # tokens of a long context that are kept at its two ends
@@ -251,7 +193,6 @@ class ReplyTokenizer:
 class PreparedReply:
     """A reply before the network; `notes` go into the rationale, and `reason` says why it is not judged."""
 
-    text: str
     reason: str | None
     tokens: Tokens | None
     notes: tuple[str, ...]
@@ -278,7 +219,7 @@ def prepare(exchanges: Sequence[Exchange], tokenizer: ReplyTokenizer) -> list[Pr
                 f"suspected injection: {item}" for item in sorted(find_injections(exchange.response, text))
             ]
             notes += [f"longer than {tokenizer.limit}: only its start was read"] if tokens.cut else []
-        prepared.append(PreparedReply(text, reason, tokens, tuple(notes)))
+        prepared.append(PreparedReply(reason, tokens, tuple(notes)))
     return prepared
 
 

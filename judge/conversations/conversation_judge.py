@@ -22,7 +22,7 @@ from data.records import (
 )
 from data.rubric import read_rubric
 from data.sealed_json import read_sealed
-from judge.base import WEIGHTS, load_judge
+from judge.base import DEFAULT, WEIGHTS, load_judge
 from judge.conversations.features import IN_WORDS, SPEAKER, START, conversation_features
 from judge.explanation import Explanation, Part, SelfExplaining
 
@@ -84,7 +84,7 @@ class ConversationJudge(SelfExplaining):
     unit = CONVERSATION
     files = ("replies",)
 
-    def __init__(self, *, replies: str = "classifier-small", weights: str = "") -> None:
+    def __init__(self, *, replies: str = DEFAULT, weights: str = "") -> None:
         judge = load_judge(replies)
         self.replies = judge
         self.asked_judges = (judge,)
@@ -92,7 +92,7 @@ class ConversationJudge(SelfExplaining):
             raise UserError(f"replies: {replies} judges whole conversations already; name a judge of replies")
         folder = Path(weights) if weights else WEIGHTS / NAME
         self.card = read_card(folder)
-        self.is_fitted = self.card["replies"]["judge"] == self.replies.name
+        self.is_fitted = self.card["replies"]["judge"] == replies
         if self.is_fitted:
             self.folder = folder  # beside it a calibration may lie
         self.name = NAME if self.is_fitted else f"{NAME}:{replies}"

@@ -150,8 +150,6 @@ def test_a_calibration_is_applied_with_the_core_dependencies(tmp_path: Path) -> 
     words = [
         "score",
         "data/samples/responses.jsonl",
-        "--judge",
-        "classifier-small",
         "--limit",
         "36",
         "--json",

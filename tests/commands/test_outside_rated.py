@@ -1,6 +1,7 @@
 """Replies unlike those that people rated are counted at every door, until a calibration covers them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,23 @@ from repository import SAMPLES
 from served import serving
 
 import cli
+from data.rated_range import RatedRange
 from judge.base import load_judge
+from judge.baselines import LengthJudge
 
 MODELS = ("one", "two", "three")
-JUDGE = ("--judge", "classifier-small")  # the default takes five times as long
+JUDGE = ("--judge", "length")
+STUDY = RatedRange(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
 LONG = "15 of 15 replies are longer than nearly all that people rated ("
 BARE = "15 of 15 replies have no `situation`"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rated_range() -> Iterator[None]:
+    """The crowd study's replies, for a judge that is fast."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LengthJudge, "rated", STUDY)
+        yield
 
 
 def run(*arguments: object) -> str:
@@ -88,7 +100,7 @@ def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:
 
 
 def test_the_server_says_it_of_a_request(replies: list[dict[str, Any]]) -> None:
-    with serving(load_judge("classifier-small")) as url:
+    with serving(load_judge("length")) as url:
         told = httpx.post(f"{url}/v1/score", json={"exchanges": replies[:2]}, timeout=60).json()
     assert any(line.startswith("2 of 2 replies are longer than") for line in told["caveats"])
 

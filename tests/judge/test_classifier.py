@@ -15,10 +15,11 @@ from repository import ROOT
 
 from data.errors import UserError
 from data.records import LABELS, Exchange
-from judge.base import WEIGHTS, load_judge
+from judge.base import WEIGHTS
 from judge.classifier import judge as classifier
 from judge.classifier.judge import ClassifierJudge, version_of
-from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS
+from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS, ReplyTokenizer, prepare
+from judge.onnx_model import TOKENIZER
 
 SHIPPED = ClassifierJudge.shipped
 
@@ -158,12 +159,11 @@ def test_a_response_longer_than_what_is_read_is_said_to_be(shipped: ClassifierJu
     assert shipped.judge(again).probabilities == shipped.judge(short).probabilities, "said again adds nothing"
 
 
-def test_an_encoder_says_how_much_it_reads_and_so_does_its_card() -> None:
-    judge = load_judge("classifier-small")
-    note = judge.judge(Exchange(id="1", prompt="I lost my job.", response=MANY_WORDS)).rationale
-    assert note == "longer than 512 tokens with what came before it: only its start was read"
-    told = " ".join(json.loads((WEIGHTS / judge.name / "card.json").read_text(encoding="utf-8"))["limits"])
-    assert f"{ENCODER_TOKENS} tokens together" in told and f"{RESPONSE_TOKENS} tokens" not in told
+def test_an_encoder_says_how_much_it_reads() -> None:
+    tokenizer = ReplyTokenizer.read(WEIGHTS / "minilm" / TOKENIZER, is_decoder=False)
+    (long,) = prepare([Exchange(id="1", prompt="I lost my job.", response=MANY_WORDS)], tokenizer)
+    assert len(long.ids) == ENCODER_TOKENS
+    assert long.notes == ("longer than 512 tokens with what came before it: only its start was read",)
 
 
 def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 CLIENT = TESTS / "support" / "official_client.py"
-JUDGE = "classifier-small"  # the faster one: what is tried here is what stands before it
+JUDGE = "classifier"
 CLOSE = 1e-6
 LEVELS = [{"label": label} for label in LABELS]
 SCORE = {"type": "score", "instructions": "How empathetic?", "levels": LEVELS}

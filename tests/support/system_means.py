@@ -2,19 +2,18 @@
 
 They show how far a judge deviates from people from system to system, which is the prior of calibrated levels
 and verdicts. No judge was trained on the ratings it is compared with: the study's models are left out one at
-a time, and the other sets are scored by `classifier-small`, which was trained on the study's ratings alone.
-The language models' scores of mental-align are recorded there. The file holds no texts.
+a time, and the other sets were scored by an encoder that was trained on the study's ratings alone. The
+language models' scores of mental-align are recorded there. The file holds no texts.
 
     PYTHONPATH=. python tests/support/system_means.py DATA_FOLDER
 
-writes `tests/data/system_means.json`.
+writes `tests/data/system_means.json`, where the means of that encoder stay as they are.
 """
 
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,15 +24,12 @@ from calibration.artifact import CALIBRATION_FILE, read_calibration
 from calibration.cluster import contrast
 from data.importers import import_source
 from data.records import LABELS
-from judge.base import WEIGHTS, load_judge
+from judge.base import WEIGHTS
 from judge.onnx_model import CARD
-from training.fit_conversations import evenly_spaced
-from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
 from training.trials import JUDGE, MODEL_APART, STUDY
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
-STUDY_JUDGES: Final = ("classifier", "classifier-small")
-UNTRAINED_JUDGE: Final = "classifier-small"  # on the ratings of all sets but the study
+STUDY_ONLY: Final = "encoder trained on the study alone"
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"
 GOOD: Final = LABELS[-1]
 
@@ -81,29 +77,6 @@ def study_means(name: str) -> Iterator[SystemMean]:
         )
 
 
-def conversation_means(name: str, folder: Path) -> Iterator[SystemMean]:
-    """Return the systems of a set of conversations; of each conversation up to three replies are scored."""
-    items = read_rated_set(name, folder)
-    judge = load_judge(UNTRAINED_JUDGE)
-    replies = [item.exchanges[place] for item in items for place in evenly_spaced(len(item.exchanges))]
-    with ThreadPoolExecutor(judge.concurrency) as pool:
-        judgments = pool.map(judge.judge, {reply.content_digest: reply for reply in replies}.values())
-        good = {item.content: item.probabilities[GOOD] for item in judgments if item.probabilities}
-    by_system: defaultdict[str, list[tuple[RatedItem, float]]] = defaultdict(list)
-    for item in items:
-        chosen = [item.exchanges[place].content_digest for place in evenly_spaced(len(item.exchanges))]
-        if scores := [good[digest] for digest in chosen if digest in good]:
-            by_system[item.system].append((item, float(np.mean(scores))))
-    low, high = RATED_SETS[name].scale
-    for system, rows in sorted(by_system.items()):
-        labels = [item.label for item, _ in rows]
-        rated = [(item.rating - low) / (high - low) for item, _ in rows]
-        human = rated if None in labels else [float(label == len(LABELS)) for label in labels]
-        raters = [item.rater or item.cluster for item, _ in rows]
-        figures = _figures([score for _, score in rows], human, raters)
-        yield SystemMean(set=name, judge=UNTRAINED_JUDGE, system=system, **figures)
-
-
 def recorded_means(folder: Path) -> Iterator[SystemMean]:
     """Return the systems of mental-align by every recorded language model and attribute."""
     scores: defaultdict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
@@ -135,11 +108,8 @@ def _figures(judged: list[float], human: list[float], clusters: list[str]) -> di
 
 def main(folder: Path) -> None:
     """Write the means of every set."""
-    means = [mean for judge in STUDY_JUDGES for mean in study_means(judge)]
-    for name, facts in RATED_SETS.items():
-        if facts.systems:
-            means += conversation_means(name, folder)
-    means += recorded_means(folder)
+    encoder = [mean for mean in read_system_means() if mean.judge == STUDY_ONLY]
+    means = [*study_means("classifier"), *encoder, *recorded_means(folder)]
     rounded = (
         {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(mean).items()}
         for mean in means

@@ -62,9 +62,9 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     repository.mkdir()
     temporary.mkdir()
     rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    for model, name in (("curt", CURT), ("warm", "warm.jsonl"), ("plain", "plain.jsonl")):
-        kept = (row for row in rows if json.loads(row)["model"] == f"demo-{model}")
-        (repository / name).write_text("".join(kept), encoding="utf-8")
+    for model, name, count in (("curt", CURT, None), ("warm", "warm.jsonl", None), ("plain", "few.jsonl", 6)):
+        kept = [row for row in rows if json.loads(row)["model"] == f"demo-{model}"]
+        (repository / name).write_text("".join(kept[:count]), encoding="utf-8")
     environment = {
         "GITHUB_ACTION_PATH": str(action),
         "GITHUB_OUTPUT": str(folder / "output"),
@@ -99,8 +99,8 @@ def test_no_step_puts_an_input_into_its_script_or_uses_another_action() -> None:
     [
         (CURT, "warm.jsonl", "false", 1, "regression"),
         ("warm.jsonl", CURT, "false", 0, "pass"),
-        ("warm.jsonl\n\nplain.jsonl\n", "demo-warm", "false", 0, "inconclusive"),
-        ("warm.jsonl\nplain.jsonl", "demo-warm", "true", 3, "inconclusive"),
+        ("warm.jsonl\n\nfew.jsonl\n", "demo-warm", "false", 0, "inconclusive"),
+        ("warm.jsonl\nfew.jsonl", "demo-warm", "true", 3, "inconclusive"),
     ],
 )
 def test_the_steps_say_in_the_summary_whether_replies_got_worse(
@@ -109,8 +109,7 @@ def test_the_steps_say_in_the_summary_whether_replies_got_worse(
     summary, output = (Path(runner.environment[name]) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"))
     for path in (summary, output):
         path.unlink(missing_ok=True)
-    # By the fast judge: what it is sure of is known.
-    done = runner.run(STEPS[1], files=files, baseline=baseline, strict=strict, judge="classifier-small")
+    done = runner.run(STEPS[1], files=files, baseline=baseline, strict=strict)
     assert done.returncode == code, done.stdout + done.stderr
     told = dict(line.split("=", 1) for line in output.read_text(encoding="utf-8").splitlines())
     assert told["outcome"] == outcome

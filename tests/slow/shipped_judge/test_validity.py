@@ -13,8 +13,8 @@ from repository import SAMPLES
 from data.records import Exchange, Judgment
 from data.tables import read_exchanges
 from judge.base import load_judge
-from judge.classifier.judge import ClassifierJudge, SmallClassifierJudge
-from judge.robustness.catalogue import read_perturbations, read_replies
+from judge.classifier.judge import ClassifierJudge
+from judge.robustness.catalogue import read_replies
 from judge.robustness.run import Robustness, measure_robustness
 
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
@@ -51,14 +51,6 @@ def test_the_demo_models_come_out_in_the_intended_order(sample_scores: dict[str,
     assert means[WARM] > means[PLAIN] > means[CURT]
 
 
-def test_a_reply_under_another_prompt_loses_by_the_small_judge(samples: dict[str, list[Exchange]]) -> None:
-    """The default hardly reads what was said, as its card tells: it loses .04 where this one loses .3."""
-    warm, small = samples[WARM], SmallClassifierJudge()
-    # Half the list away, so that the prompt is of another emotion altogether.
-    moved = [replace(e, response=warm[n - len(warm) // 2].response) for n, e in enumerate(warm)]
-    assert scores(small, warm).mean() - scores(small, moved).mean() >= 0.3
-
-
 def test_a_dismissal_is_bad_under_nearly_every_prompt(
     shipped: ClassifierJudge, openers: list[Exchange]
 ) -> None:
@@ -81,13 +73,6 @@ def test_stock_sympathy_does_not_pass_for_the_real_thing(
     gain = scores(shipped, dressed).mean() - sample_scores[CURT].mean()
     real_gain = sample_scores[WARM].mean() - sample_scores[CURT].mean()
     assert gain < 0.7 * real_gain
-
-
-def test_the_small_judge_sees_dismissals_and_heeds_no_orders() -> None:
-    wanted = ("dismissal", "another prompt's reply", "injected verdict")
-    used = [item for item in read_perturbations() if item.name in wanted]
-    found = measure("classifier-small", perturbations=used, written=[])
-    assert "fails" not in {item.result for item in found.effects}
 
 
 def measure(name: str, **options: Any) -> Robustness:

@@ -148,4 +148,4 @@ def read_in_one_step(judge: ClassifierJudge, exchange: Exchange) -> np.ndarray:
     """Return the probabilities of a text that is read in one step."""
     (prepared,) = prepare([exchange], judge.tokenizer)
     assert prepared.tokens is not None
-    return judge._run_decoder(replace(prepared, tokens=replace(prepared.tokens, before=0)))
+    return np.array(judge._run_decoder(replace(prepared, tokens=replace(prepared.tokens, before=0)))[0])

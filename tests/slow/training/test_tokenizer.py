@@ -158,7 +158,7 @@ def test_training_and_scoring_read_the_same(
         card = {"files": hash_files(tmp_path, names), "caveat": ""}
         (tmp_path / "card.json").write_text(json.dumps(card))
         judge = ClassifierJudge(weights=str(tmp_path))
-        session = Recorder("ids", "mask", *([] if is_decoder else ["segments"]))
+        session = Recorder("ids", *([] if is_decoder else ["segments"]))
         judge.session = session
         judge.judge(exchange)
         for name in session.names:
