@@ -23,11 +23,13 @@ from judge.onnx_model import CARD, MODEL, TOKENIZER
 from training.environment import find_base, make_deterministic, package_versions
 from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder
 from training.fine_tune import Progress, match_shares, train_judge, trainable_networks
+from training.graded_replies import read_graded_replies
 from training.model_card import DEFAULT_TEXT, state_caveat, write_card
 from training.network import TrainedNetworks, load_network, save_network
 from training.recipe import Recipe
 from training.training_data import TrainingData
 from training.trials import check_plan, fit_length, plan_training, read_finished
+from training.vocabulary import prune_vocabulary
 
 NETWORK = "network-{}.safetensors"  # trained parameters, from which an interrupted training resumes
 TEACHER = "teacher"  # the subfolder of a judge's teacher
@@ -59,8 +61,11 @@ def make_judge(
         trained = _train_or_resume(data, recipes, folder, device=device, progress=progress)
         # Written beside and then moved: an interrupted export leaves the files of the last one.
         with TemporaryDirectory() as scratch:
-            replies = data.for_recipe(recipes[0]).exchanges()[: len(data.ratings) or None]
-            exported = export(trained, Path(scratch), replies)
+            read = data.for_recipe(recipes[0])
+            replies = read.exchanges()[: len(data.ratings) or None]
+            graded = read_graded_replies() if any(recipe.ours for recipe in recipes) else ()
+            texts = [*read.exchanges(), *read.texts, *(reply.exchange for reply in graded)]
+            exported = export(trained, Path(scratch), replies, texts)
             for name in exported["files"]:
                 with replacing(folder / name) as partial:
                     partial.write_bytes((Path(scratch) / name).read_bytes())
@@ -118,9 +123,12 @@ def _train_or_resume(
     return TrainedNetworks([network for network, _ in loaded], loaded[0][1])
 
 
-def export(trained: TrainedNetworks, folder: Path, exchanges: Sequence[Exchange]) -> dict[str, Any]:
+def export(
+    trained: TrainedNetworks, folder: Path, exchanges: Sequence[Exchange], texts: Sequence[Exchange] = ()
+) -> dict[str, Any]:
     """Write a judge's files; return the card's entries about them and about the effect of int8.
 
+    The vocabulary of a decoder is pruned to the tokens of these exchanges and of `texts`.
     Where int8 changes the scores too much an encoder stays in full precision, and `int8` is empty.
     """
     step = max(1, len(exchanges) // COMPARED)
@@ -141,8 +149,9 @@ def export(trained: TrainedNetworks, folder: Path, exchanges: Sequence[Exchange]
         full_precision = export_onnx(trained.networks, trained.tokenizer, folder).read_bytes()
         quantize_onnx(folder / MODEL)
     elif len(trained.networks) == 1:
-        run = partial(trained.predict, others[:CALIBRATION_REPLIES], batch_size=1)
-        names = write_decoder(trained.networks[0], trained.tokenizer, folder, run)
+        pruned = prune_vocabulary(trained, [*exchanges, *texts])
+        run = partial(pruned.predict, others[:CALIBRATION_REPLIES], batch_size=1)
+        names = write_decoder(pruned.networks[0], pruned.tokenizer, folder, run)
     else:
         raise UserError("networks: a decoder is exported as one network; name one")
     quantized = _predict_exported(folder, names, card, chosen)
