@@ -18,6 +18,8 @@ def open_session(path: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
+    # Planning reuse takes quadratic time, 1.1 s of 24 layers, and saves neither time nor memory of a run.
+    options.enable_mem_reuse = False
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
