@@ -15,6 +15,8 @@ PYTHONS ?= 3.11
 # What the fast tests need, and what the slow ones need on top.
 FAST_EXTRAS = calibrate nightly parquet prompted serve test
 EXTRAS = $(FAST_EXTRAS) check docs optimize ray stores train
+# Extras with a lock of their own in requirements/: those that the images and the GitHub Action install.
+LOCKED_EXTRAS = excel nightly parquet prompted serve stores
 
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said. --no-compile: half of the
@@ -90,7 +92,7 @@ lock: .venv/.uv ## choose the newest versions and write the lock files (UPGRADE=
 	  echo '#   pip install --no-deps --require-hashes -r requirements.lock'; \
 	  awk '/^[^ #]/ { kept = !/^(torch==|nvidia-|cuda-|triton)/ } kept' .venv/lock/requirements.txt | \
 	  sed -e 's/ (pyproject.toml)//' ) > .venv/lock/requirements.lock
-	echo 'setuptools>=77' | $(COMPILE) -c .venv/lock/requirements.txt --output-file .venv/lock/run.txt pyproject.toml -
+	echo setuptools | $(COMPILE) -c .venv/lock/requirements.txt --output-file .venv/lock/run.txt pyproject.toml -
 	( echo '# Written by `make lock`: of requirements.lock what running alone needs.'; \
 	  echo '#   pip install --no-deps --require-hashes -r requirements-run.lock'; \
 	  sed $(PART) .venv/lock/run.txt ) > .venv/lock/requirements-run.lock
@@ -98,6 +100,13 @@ lock: .venv/.uv ## choose the newest versions and write the lock files (UPGRADE=
 	( echo '# Written by `make lock`: of requirements.lock what `make test` needs.'; \
 	  echo '#   pip install --no-deps --require-hashes -r requirements-fast.lock'; \
 	  sed $(PART) .venv/lock/fast.txt ) > .venv/lock/requirements-fast.lock
+	for extra in $(LOCKED_EXTRAS); do \
+	  $(COMPILE) -c .venv/lock/requirements.txt --extra $$extra --output-file .venv/lock/extra.txt pyproject.toml && \
+	  ( echo "# Written by \`make lock\`: what the extra $$extra needs besides requirements-run.lock."; \
+	    echo "#   pip install --no-deps --require-hashes -r requirements-run.lock -r requirements/$$extra.lock"; \
+	    awk 'NR == FNR { known[$$0]; next } /^[^ #]/ { kept = !($$0 in known) } kept' .venv/lock/run.txt .venv/lock/extra.txt | \
+	    sed $(PART) ) > requirements/$$extra.lock || exit 1; rm .venv/lock/extra.txt; \
+	done
 	( echo '# Written by `make lock`: the versions of requirements.lock without the hashes, for installing a part.'; \
 	  echo "#   pip install -c constraints.txt -e '.[serve]'"; \
 	  sed -nE -e '/^(nvidia-|cuda-|triton)/d' -e 's/^([a-z0-9].*==[^\]*[^ \]).*/\1/p' .venv/lock/requirements.txt ) > .venv/lock/constraints.txt

@@ -9,10 +9,12 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -57,8 +59,9 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     action, repository, temporary = folder / "action", folder / "repository", folder / "temp"
     for name in {package.partition(".")[0] for package in packages["packages"]}:
         shutil.copytree(ROOT / name, action / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("cli.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE.md", "constraints.txt"):
+    for name in ("cli.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE.md", "requirements-run.lock"):
         shutil.copy(ROOT / name, action)
+    shutil.copytree(ROOT / "requirements", action / "requirements")
     repository.mkdir()
     temporary.mkdir()
     rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -72,13 +75,12 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
         "RUNNER_TEMP": str(temporary),
         "HOME": str(folder),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        # No network: the packages, also the one that builds ours, are those of these tests.
+        # No network: the packages are those of these tests; pip compares their versions with the locks.
         "PIP_NO_INDEX": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",
         "PYTHONPATH": sysconfig.get_path("purelib"),
     }
     runner = Runner(repository, temporary, environment)
-    done = runner.run(STEPS[0])
+    done = runner.run(STEPS[0], extras="parquet, prompted")
     assert done.returncode == 0, done.stdout + done.stderr
     return runner
 
@@ -127,3 +129,29 @@ def test_the_steps_say_in_the_summary_whether_replies_got_worse(
 def test_a_file_that_is_not_there_fails_the_job_in_words(runner: Runner) -> None:
     done = runner.run(STEPS[1], files="lost.jsonl", baseline="study:human")
     assert done.returncode == 2 and "lost.jsonl" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_extra_without_a_lock_installs_nothing(runner: Runner) -> None:
+    done = runner.run(STEPS[0], extras="train")
+    assert done.returncode != 0 and "requirements/train.lock" in done.stderr
+
+
+def test_a_package_that_differs_from_its_hash_is_not_installed(runner: Runner, tmp_path: Path) -> None:
+    """The extra's lock names a wheel that is there, but with another hash."""
+    wheel = tmp_path / "strange-1.0-py3-none-any.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("strange.py", "")
+        archive.writestr(
+            "strange-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "strange-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("strange-1.0.dist-info/RECORD", "")
+    action = Path(runner.environment["GITHUB_ACTION_PATH"])
+    with_links = replace(runner, environment={**runner.environment, "PIP_FIND_LINKS": str(tmp_path)})
+    for digest, is_installed in (("0" * 64, False), (sha256(wheel.read_bytes()).hexdigest(), True)):
+        (action / "requirements" / "strange.lock").write_text(f"strange==1.0 --hash=sha256:{digest}\n")
+        done = with_links.run(STEPS[0], extras="strange")
+        assert (done.returncode == 0) == is_installed, done.stderr
+        assert is_installed or "DO NOT MATCH THE HASHES" in done.stderr

@@ -37,9 +37,8 @@ class Builder:
         return kept | {
             "PATH": f"{self.folder / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.folder),
-            # No network: the packages, also the one that builds ours, are those of these tests.
+            # No network: the packages are those of these tests; pip compares their versions with the locks.
             "PIP_NO_INDEX": "1",
-            "PIP_NO_BUILD_ISOLATION": "0",
             "PYTHONPATH": sysconfig.get_path("purelib"),
         }
 

@@ -102,6 +102,13 @@ def test_scoring_needs_little() -> None:
     assert set(read_lock("requirements-run.lock")) >= core
 
 
+@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.lock")), ids=lambda path: path.stem)
+def test_the_lock_of_an_extra_has_all_that_it_needs(lock: Path) -> None:
+    extra = needed(Requirement(text) for text in PROJECT["optional-dependencies"][lock.stem])
+    locked = read_lock(f"requirements/{lock.name}")
+    assert extra <= set(locked) | set(read_lock("requirements-run.lock"))
+
+
 def test_a_plain_install_is_small() -> None:
     names = {*needed(Requirement(text) for text in PROJECT["dependencies"]), "empathy-judge"} - {"setuptools"}
     size = sum(
