@@ -76,8 +76,8 @@ def calibrate(
     from data.files import disk_errors
     from data.judgments import judged_dimension
     from data.records import LABELS
+    from data.runs import read_manifest
     from judge.base import DEFAULT
-    from judge.scoring import judge_option
     from reports.calibration.calibration_page import plain_report, print_report, write_report
     from reports.calibration.verdict import refuse_part
 
@@ -115,7 +115,7 @@ def calibrate(
         if refused:
             say(f"{refused[0].upper()}{refused[1:]}")
         elif runs[0].is_dir() and len(report.calibration.models) >= LEAST_MODELS:
-            judge = judge_option(runs[0])
+            judge = read_manifest(runs[0])["judge_option"]
             words = (*(() if judge == DEFAULT else ("--judge", judge)), "--calibration", str(files[0]))
             say(f"To correct other replies by these ratings: score with {shlex.join(words)}", err=True)
         if not refused and runs[0].is_dir() and len(report.models.rows) > 1:

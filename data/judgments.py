@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.records import EMPATHY, LABELS, REPLY, UNNAMED_MODEL, Exchange, Judgment, Rating, label_of, shape_of
-from data.runs import read_object, read_summary
+from data.runs import read_manifest, read_object
 from data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
 from data.text import listed
 
@@ -250,10 +250,7 @@ def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment
 
 
 def _read_run(folder: Path) -> Judged:
-    if not (folder / "manifest.json").exists():
-        raise UserError(f"{folder}: no whole run here; give its `score` command again")
-    manifest = read_object(folder / "manifest.json")
-    read_summary(folder)  # a run without one is damaged
+    manifest = read_manifest(folder)
     return Judged(
         name=str(manifest.get("judge", folder.name)),
         version=str(manifest.get("version", "")),

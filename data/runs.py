@@ -5,7 +5,7 @@
     judgments.jsonl  the same lines, in the order of the input
     set_aside.jsonl  rows that could not be read, where they may be skipped
     summary.json     each model's shares
-    manifest.json    written last
+    manifest.json    written last; holds the digests of the other results and of itself
     lock             held by the process at work; the system lets go of it, even after kill -9
 
 A judgment counts as made once its line is in the journal, unscored ones too: taking a run up again asks for
@@ -30,10 +30,14 @@ from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync, without_links
 from data.readers.file_formats import parse_json, read_lines
 from data.records import Exchange, Judgment
+from data.sealed_json import read_sealed, write_sealed
+from data.storage import digest_file
 from data.tables import BadRow, is_judgment, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
+FORMAT = 1  # raise when a file of a finished run changes: runs of other formats are refused
+REMEDY = "delete this folder and run the command that made it (`score`) again"
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
 OnProgress = Callable[[int, int], None]  # how many of how many are done
 
@@ -82,14 +86,48 @@ def folder_name(model: str) -> str:
     return safe.strip(".-")[:60] or "model"
 
 
-def read_manifest(folder: Path, plan: RunPlan) -> dict[str, Any] | None:
-    """The manifest of a whole run, or None; refused when the folder holds another run."""
+def seal_run(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Write the manifest with the digests of these files, as far as they exist; the run is finished then."""
+    digests = {name: digest_file(folder / name) for name in names if (folder / name).exists()}
+    write_sealed(folder / "manifest.json", {**manifest, "format": FORMAT, "files": digests})
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a finished run; refused where a file of it is missing or has changed."""
+    if not (folder / "manifest.json").exists():
+        raise UserError(f"{folder}: no finished run here; run its `score` command again")
+    manifest, missing = _read_sealed_manifest(folder)
+    if missing:
+        raise UserError(f"{folder / missing[0]}: missing; run the `score` command of this run again")
+    return manifest
+
+
+def find_manifest(folder: Path, plan: RunPlan) -> dict[str, Any] | None:
+    """Return the manifest of a finished run, or None where the run is not finished or lacks a file.
+
+    Refused when the folder holds another run, or when a file of the run has changed.
+    """
     if not (folder / "plan.json").exists():
         return None
     _check_plan(folder, plan)
     # With a journal still there it was killed in its last step: that step is taken again.
-    is_whole = (folder / "manifest.json").exists() and not (folder / "journal.jsonl").exists()
-    return read_object(folder / "manifest.json") if is_whole else None
+    if not (folder / "manifest.json").exists() or (folder / "journal.jsonl").exists():
+        return None
+    manifest, missing = _read_sealed_manifest(folder)
+    return None if missing else manifest
+
+
+def _read_sealed_manifest(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the manifest and the names of missing files; refused where another file has changed."""
+    path = folder / "manifest.json"
+    manifest = read_sealed(path, what="manifest of a sealed run", version=FORMAT, remedy=REMEDY)
+    del manifest["format"]
+    files: dict[str, str] = manifest.pop("files")
+    missing = [name for name in files if not (folder / name).exists()]
+    for name in files.keys() - set(missing):
+        if digest_file(folder / name) != files[name]:
+            raise UserError(f"{folder / name}: changed since the run finished (digest differs); {REMEDY}")
+    return manifest, missing
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -194,7 +232,7 @@ class Run:
                 sync(self.folder / "set_aside.jsonl")
             if summary is not None:
                 write_object(self.folder / "summary.json", summary)
-            write_object(self.folder / "manifest.json", manifest)
+            seal_run(self.folder, manifest, (self.judgments.name, "summary.json"))
             self._journal.unlink()
 
     def close(self) -> None:
@@ -266,7 +304,7 @@ def run_all(
     calls its second argument after each row, and returns how many were asked for. `conclude` is called once
     the rows are written in order: it gives what the manifest says beside the plan, and the summary, if any.
     """
-    manifest = read_manifest(folder, plan)
+    manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):
         return FinishedRun(folder=folder, manifest=manifest, asked=0)
     done = 0

@@ -25,7 +25,7 @@ from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
-from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_object, read_summary, run_all
+from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_manifest, read_summary, run_all
 from data.storage import (
     Columns,
     Remote,
@@ -171,14 +171,9 @@ class RunSummary:
     def read(cls, folder: Path) -> Self:
         """Read the summary of a complete run."""
         row = read_summary(folder)
-        try:
-            values = {item.name: row[item.name] for item in fields(cls)}
-            values |= {name: tuple(row[name]) for name in ("caveats", "report")}
-            return cls(**values | {"models": tuple(map(ScoredModel.from_dict, row["models"]))})
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{folder / 'summary.json'}: not of this version ({error!r}); score into another folder"
-            ) from error
+        values = {item.name: row[item.name] for item in fields(cls)}
+        values |= {name: tuple(row[name]) for name in ("caveats", "report")}
+        return cls(**values | {"models": tuple(map(ScoredModel.from_dict, row["models"]))})
 
 
 def _rank(model: ScoredModel) -> tuple[float, str]:
@@ -285,16 +280,11 @@ def score_file(
         return {**about, "cost": cost, "wall_seconds": run.seconds}, summary.as_dict()
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
-        if not all((folder / name).exists() for name in ("judgments.jsonl", "summary.json")):
-            return False
-        try:
-            if manifest["counts"]["set_aside"] and not skip_invalid:
-                return False  # bad rows were set aside on request, and now nobody requests it
-            reached = manifest["limit"]
-            is_as_far = reached is None or (limit is not None and limit <= reached)
-            return bool(is_as_far and manifest["seed"] == seed and manifest["unit"] == unit)
-        except (KeyError, TypeError):
-            return False  # of another version: made whole anew from its judgments
+        if manifest["counts"]["set_aside"] and not skip_invalid:
+            return False  # bad rows were set aside on request, and now nobody requests it
+        reached = manifest["limit"]
+        is_as_far = reached is None or (limit is not None and limit <= reached)
+        return bool(is_as_far and manifest["seed"] == seed and manifest["unit"] == unit)
 
     finished = run_all(
         folder,
@@ -343,13 +333,14 @@ def score_files(
         path: replace(find_sources([path], columns), models=(names[path],)) for path in files
     }
     units = {notice_unit(source) for source in sources.values()}
-    units |= {RunSummary.read(folder).unit for folder in folders}
+    manifests = [read_manifest(folder) for folder in folders]  # a changed run is refused before any scoring
+    units |= {manifest["unit"] for manifest in manifests}
     if len(units) > 1:
         raise UserError(
             "some of these hold whole conversations and some single replies; score them with the same"
             " --unit first, and compare the runs"
         )
-    default = judge_option(folders[0]) if folders else DEFAULT
+    default = manifests[0]["judge_option"] if manifests else DEFAULT
     judge = load_judge(judge_name or default, unit=units.pop())
     scored: dict[Path, Path] = {}
     for path in files:
@@ -370,12 +361,6 @@ def score_files(
         labels={folder: names[path] for path, folder in scored.items()},
         sources=tuple(sources.values()),
     )
-
-
-def judge_option(run: Path) -> str:
-    """Return what `--judge` takes to score with the judge of a run: its name or its file."""
-    manifest = read_object(run / "manifest.json")
-    return str(manifest.get("judge_option") or manifest["judge"])
 
 
 def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:

@@ -21,6 +21,7 @@ from calibration.prompt_fit import PromptFit
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
 from data.records import LABELS, Exchange, Rating, judgment_of, unscored
+from data.runs import seal_run
 from data.tables import write_rows
 from reports.comparison.comparison_page import compared_runs_row, runs_page, verdict_sentences
 from reports.comparison.pair_sentences import describe_pair
@@ -63,7 +64,8 @@ def make_run(tmp_path: Path) -> Runs:
         about = {"judge": "length", "version": version, "rubric": "abc", "calibration": calibration}
         about |= {"models": fits}
         (folder / "summary.json").write_text(json.dumps(about))
-        (folder / "manifest.json").write_text(json.dumps({**about, "cost": 0.0, "wall_seconds": 1.0}))
+        manifest = {**about, "cost": 0.0, "wall_seconds": 1.0}
+        seal_run(folder, manifest, ("judgments.jsonl", "summary.json"))
         return folder
 
     return make
@@ -240,7 +242,7 @@ def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="known: study:human"):
         ask(run, baselines=("study:z",))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no whole run here"):
+    with pytest.raises(UserError, match="no finished run here"):
         ask(run, tmp_path / "empty")
     with pytest.raises(UserError, match="runs, or one file of ratings"):
         ask(run, tmp_path / "ratings.csv")

@@ -151,7 +151,7 @@ BAD_CALLS = {
     "another scale": (["theirs.csv", "ratings.csv", "--scale", "1-2"], "not on the scale from 1 to 2"),
     "no scale": (["theirs.csv", "ratings.csv", "--scale", "5"], "give two or more levels"),
     "another dimension": (["theirs.csv", "ratings.csv", "--dimension", "warmth"], "none of the dimension"),
-    "a folder that is no run": (["folder", "ratings.csv"], "no whole run here"),
+    "a folder that is no run": (["folder", "ratings.csv"], "no finished run here"),
     "a missing file": (["none.csv", "ratings.csv"], "none.csv: no such file"),
     "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row of 'empathy' by 'x'"),
     "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "a run has one judge"),

@@ -12,7 +12,7 @@ import pytest
 from data.errors import OperationalError, UserError
 from data.files import replacing, write_texts
 from data.records import Exchange, judgment_of, unscored
-from data.runs import Run, ScorePlan, open_run, read_manifest, read_summary
+from data.runs import Run, ScorePlan, find_manifest, open_run, read_manifest, read_summary
 from data.tables import BadRow
 
 PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
@@ -55,7 +55,7 @@ def test_a_run_is_whole_once_its_manifest_is_there(tmp_path: Path) -> None:
     }
     lines = (tmp_path / "run/judgments.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [item.id for item in EXCHANGES]
-    assert read_manifest(tmp_path / "run", PLAN) == {"seed": 0}
+    assert find_manifest(tmp_path / "run", PLAN) == read_manifest(tmp_path / "run") == {"seed": 0}
     assert read_summary(tmp_path / "run")["n"] > 0
 
 
@@ -113,7 +113,7 @@ def test_another_plan_is_refused_by_name(tmp_path: Path, key: str) -> None:
     before = contents(tmp_path)
     for look in (
         lambda plan: open_run(tmp_path, plan).__enter__(),
-        lambda plan: read_manifest(tmp_path, plan),
+        lambda plan: find_manifest(tmp_path, plan),
     ):
         with pytest.raises(UserError, match=rf"\({key} .* instead of other\); .*--out") as refused:
             look(replace(PLAN, **{key: "other"}))

@@ -164,6 +164,7 @@ def try_command(name: str, data: bytes) -> bool:
     from click.testing import CliRunner
 
     from cli import main
+    from data.runs import read_manifest, seal_run
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder, chdir(folder):
         Path("replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in REPLIES))
@@ -177,6 +178,8 @@ def try_command(name: str, data: bytes) -> bool:
         if name in IN_RUN:
             shutil.copytree(_run_folder(), "run")
         path.write_bytes(data)
+        if name == "judgments.jsonl":  # sealed again, or its digest alone would refuse it
+            seal_run(path.parent, read_manifest(_run_folder()), (name, "summary.json"))
         words = [str(path) if word is FILE else str(word) for word in COMMANDS[name]]
         result = CliRunner().invoke(main, words)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
