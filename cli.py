@@ -73,6 +73,10 @@ class Commands(click.Group):
         if sys.platform == "win32":
             # Run folders and histories are kept whole by file locks that only POSIX systems have.
             sys.exit("error: empathy-judge does not run on Windows; use WSL, or a server that runs it")
+        if os.environ.get("GITHUB_ACTIONS"):
+            from reports.outputs import escape_streams
+
+            escape_streams()
         return super().main(*args, **settings)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

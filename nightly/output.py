@@ -15,7 +15,7 @@ from nightly.config import NightlyConfig
 from nightly.gates import AGAINST, EXIT_CODES, gravest
 from nightly.history import show_place
 from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
-from reports.outputs import CheckOutcome, append_summary
+from reports.outputs import CheckOutcome, append_summary, print_command
 from reports.page import Cell, Page, Section, Table
 
 COMMANDS: Final[dict[Outcome, str]] = {
@@ -76,7 +76,7 @@ def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -
     if config.outputs.github:
         for line in as_annotations(night.record.gates):
             # GitHub reads both streams; what is piped on as JSON must stay JSON.
-            print(printable(line), file=sys.stderr if as_json else sys.stdout)
+            print_command(printable(line), sys.stderr if as_json else sys.stdout)
         append_summary(as_page(night, config))
 
 

@@ -1,11 +1,13 @@
-"""A finished comparison or night for continuous integration: JUnit and GitHub's summary."""
+"""Output for continuous integration: JUnit, GitHub's summary, and streams without workflow commands."""
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from stat import S_ISREG
+from typing import Any, Final, TextIO
 from xml.etree import ElementTree
 
 from data.files import disk_errors, replacing
@@ -16,6 +18,8 @@ SUMMARY: Final = "GITHUB_STEP_SUMMARY"  # the variable that names the file, in a
 MOST_SUMMARY: Final = 900_000  # bytes; GitHub shows none of a step's summary that has more than 1 MiB
 # XML 1.0 has no place for these, escaped or not; a model's name may hold anything.
 NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# The runner of GitHub Actions obeys a line that starts with :: after white space, and ##[ anywhere.
+COMMAND: Final = re.compile(r"(?:\A|(?<=[\r\n]))[^\S\r\n]*:(?=:)|##(?=\[)")
 TAGS: Final = {
     "regression": "failure",
     "failed": "error",
@@ -83,9 +87,55 @@ def append_summary(page: Page) -> bool:
     if not place:
         return False
     page = replace(page, sections=tuple(replace(section, examples=()) for section in page.sections))
-    text = as_markdown(page).encode()
+    text = escape_commands(as_markdown(page)).encode()
     if len(text) > MOST_SUMMARY:
         text = text[:MOST_SUMMARY].rpartition(b"\n")[0] + b"\n\nThe rest is too long for this page.\n"
     with disk_errors(Path(place)), Path(place).open("ab") as stream:
         stream.write(text + b"\n")
     return True
+
+
+def escape_commands(text: str) -> str:
+    """Put a space into whatever the runner would take for a workflow command.
+
+    >>> escape_commands("::error::x"), escape_commands("a::b ##[error]x")
+    (': :error::x', 'a::b ## [error]x')
+    """
+    return COMMAND.sub(r"\g<0> ", text)
+
+
+class EscapedStream:
+    """A text stream that escapes workflow commands, also those written in parts."""
+
+    buffer = None  # click would write past us into that of a stream that is not UTF-8
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._line = ""  # what matters of the line so far
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        escaped = escape_commands(self._line + text)[len(self._line) :]
+        line = re.split(r"[\r\n]", self._line + text)[-1]
+        self._line = line if line.strip() in ("", ":") else f"x{line[-2:]}"
+        self.stream.write(escaped)
+        return len(text)
+
+
+def escape_streams() -> None:
+    """Escape workflow commands on stdout and stderr, but not in a file that they are written to."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        try:
+            is_file = S_ISREG(os.fstat(stream.fileno()).st_mode)
+        except OSError:  # a stream in memory
+            is_file = False
+        if not is_file and not isinstance(stream, EscapedStream):
+            setattr(sys, name, EscapedStream(stream))
+
+
+def print_command(line: str, stream: TextIO) -> None:
+    """Print a workflow command of ours."""
+    print(line, file=stream.stream if isinstance(stream, EscapedStream) else stream)
