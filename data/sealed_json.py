@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.input_limits import LARGEST_SEALED, MB
 from data.readers.file_formats import parse_json
 from data.records import digest_json
 
 DIGEST: Final = "digest"
-MAX_BYTES: Final = 64 << 20
 
 
 def write_sealed(path: Path, content: Mapping[str, Any]) -> str:
@@ -33,8 +33,8 @@ def read_sealed(path: Path, *, what: str, version: Any, remedy: str) -> dict[str
     with disk_errors(path):
         if not path.is_file():
             raise UserError(f"{path}: no {what} here; {remedy}")
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: too large for a {what}; {remedy}")
+        if path.stat().st_size > LARGEST_SEALED:
+            raise UserError(f"{path}: larger than {LARGEST_SEALED // MB} MB, the most of a {what}; {remedy}")
         raw = path.read_bytes()
     try:
         content = parse_json(raw)

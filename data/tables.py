@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.input_limits import LONGEST_TEXT
 from data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from data.readers.file_formats import BadRow as BadRow
 from data.readers.file_formats import OnBad as OnBad
@@ -69,7 +70,6 @@ def _as_cell(value: Any) -> Any:
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
 Kind = TypeVar("Kind")
-MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than a reply
 SHOWN_TABLES: Final = 4  # each with a line of its own; more are told together
 
 
@@ -294,8 +294,10 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
             raise UserError(f"{field}: {problem}") from error
         if isinstance(record, Exchange):
             for name, text in (("prompt", record.prompt), ("response", record.response)):
-                if len(text) > MAX_TEXT:
-                    raise UserError(f"{name}: {len(text):,} characters, and at most {MAX_TEXT:,} are allowed")
+                if len(text) > LONGEST_TEXT:
+                    raise UserError(
+                        f"{name}: {len(text):,} characters, and at most {LONGEST_TEXT:,} are allowed"
+                    )
         return record
 
     return make

@@ -6,13 +6,13 @@ Missing values are counted, not guessed: a column that is empty or not there bec
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 from data.errors import UserError
+from data.readers.file_formats import open_workbook, read_sheet
 from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
 from emotionbench.sheets import PEOPLE, Sheet, write_sheets
 from emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
@@ -193,19 +193,10 @@ def _import_crowd(path: Path) -> ImportedSheets:
 
 
 def _read_workbook(path: Path) -> list[tuple[Any, ...]]:
-    import openpyxl
-
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except Exception as error:  # a damaged workbook breaks this library in a dozen ways
-        raise UserError(f"{path}: not a workbook: {error}") from error
-    with closing(book):
+    with open_workbook(path) as book:
         if "Raw" not in book.sheetnames:
             raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
-        try:
-            return [tuple(row) for row in book["Raw"].iter_rows(values_only=True)]
-        except Exception as error:
-            raise UserError(f"{path}: sheet Raw: cannot be read: {error}") from error
+        return [row for _, row in read_sheet(book["Raw"], path)]
 
 
 def _number(text: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, Literal
 
 from data.errors import UserError
 from data.files import read_toml
+from data.readers.file_formats import read_whole
 from data.tables import validate
 
 FOLDER: Final = Path(__file__).parent / "scales"
@@ -136,7 +137,7 @@ def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     if not copy.exists():
         raise UserError(f"{copy}: no such file; name your copy of questionnaires.json")
     try:
-        entries = json.loads(copy.read_text(encoding="utf-8-sig"))
+        entries = json.loads(read_whole(copy))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{copy}: not JSON: {error}") from error
     if not isinstance(entries, list):

@@ -6,10 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
+from data.readers.file_formats import read_whole
 from data.tables import read_rows
 from emotionbench.questionnaires import plain_name
 
@@ -128,15 +130,14 @@ def _read_csv(path: Path) -> Iterator[EvokingSituation]:
 def read_cells(path: Path) -> list[list[str]]:
     """Read the cells of a CSV file of any shape, row by row."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            return list(csv.reader(stream))
+        return list(csv.reader(StringIO(read_whole(path), newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
 
 
 def _read_json(path: Path) -> Iterator[EvokingSituation]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(read_whole(path))
         for emotion in content["emotions"]:
             for number, factor in enumerate(emotion["factors"]):
                 key = (

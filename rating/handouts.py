@@ -13,11 +13,11 @@ from typing import Any, Final
 import reports
 import server
 from data.files import disk_errors, replacing
-from data.readers.file_formats import parse_json
+from data.input_limits import LONGEST_REASON
+from data.readers.file_formats import parse_json, read_whole
 from data.records import CONVERSATION, NOUNS
 from data.rubric import read_rubric
 from data.tables import write_text
-from rating.journal import LONGEST_REASON
 from rating.plan import RatingPlan, rating_seconds
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
@@ -146,7 +146,7 @@ def _write_sheet(path: Path, rows: Sequence[dict[str, str]]) -> None:
 def read_handed_back(path: Path) -> dict[str, Any] | None:
     """The file that a page handed back; None where it is none."""
     try:
-        found = parse_json(path.read_text(encoding="utf-8-sig"))
+        found = parse_json(read_whole(path))
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"token", "ratings"} <= set(found) else None

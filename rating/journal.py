@@ -18,7 +18,6 @@ from data.tables import to_json
 from rating.plan import RatingPlan
 
 JOURNAL_FILE: Final = "journal.jsonl"
-LONGEST_REASON: Final = 2000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

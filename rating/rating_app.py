@@ -12,10 +12,11 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from data.input_limits import LARGEST_RATING, LONGEST_REASON
 from data.records import LABELS
 from data.tables import to_json
 from rating.handouts import page_items, rating_page
-from rating.journal import LONGEST_REASON, Conflict, Entry, Journal, lock_plan
+from rating.journal import Conflict, Entry, Journal, lock_plan
 from rating.plan import read_plan, read_texts
 from server.http_errors import RequestRefused, send_refused
 from server.middleware import RequestChecks
@@ -25,7 +26,6 @@ POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-MAX_BODY: Final = 64 * 1024
 ASK_FOR_LINK: Final = Path(__file__).parent / "templates" / "ask-for-link.html"
 
 
@@ -79,7 +79,7 @@ def make_rating_app(
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan)
     app.router.route_class = StrictRoute
-    app.state.max_body = MAX_BODY
+    app.state.max_body = LARGEST_RATING
     app.add_middleware(RequestChecks, hosts=hosts, key="", metrics=None)
     for kind in (RequestRefused, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, send_refused)

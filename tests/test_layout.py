@@ -28,7 +28,7 @@ STEPS = (
 ROOMS = {room: height for height, step in enumerate(STEPS) for room in step}
 CLIENT = "empathy_judge"  # imports no room, and no room imports it
 # Modules of ours that a command needs, counted by its imports, lazy ones included.
-LIMITS = {"score": 50, "calibrate": 75, "nightly": 85}
+LIMITS = {"score": 51, "calibrate": 75, "nightly": 86}
 MODULES = [
     ROOT / "cli.py",
     *sorted(path for room in (*ROOMS, CLIENT) for path in (ROOT / room).rglob("*.py")),

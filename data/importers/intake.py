@@ -1,7 +1,6 @@
 """What an importer takes in from a public dataset: records, and what it set aside and why."""
 
 import ast
-import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from data.errors import UserError
+from data.readers.file_formats import Header, read_whole
 from data.records import Exchange, Rating
 from data.tables import BadRow, read_rows
 
@@ -135,7 +135,7 @@ def find_files(path: Path, *names: str) -> list[Path]:
 def read_objects(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON file that holds one list of them."""
     try:
-        objects = json.loads(path.read_text(encoding="utf-8-sig"))
+        objects = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON: {error}") from error
     if not isinstance(objects, list) or not all(isinstance(item, dict) for item in objects):
@@ -149,8 +149,9 @@ def read_header(path: Path) -> list[str]:
         raise UserError(f"{path}: no such file")
     if path.suffix.lower() != ".csv":
         raise UserError(f"{path}: expected a .csv file")
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-        return next(csv.reader(stream), [])
+    header = Header()
+    next(read_rows(path, on_bad=lambda bad: None, header=header), None)
+    return list(header.columns)
 
 
 def require_columns(path: Path, columns: Sequence[str]) -> None:

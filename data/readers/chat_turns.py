@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from data.input_limits import DEEPEST_MESSAGES
+
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 SPEAKER, LISTENER = "speaker", "listener"  # the same parties, as studies of conversations call them
 ROLES: Final = {
@@ -31,7 +33,6 @@ RESPONSES: Final = (
 CONVERSATIONS: Final = (
     *("messages", "conversations", "conversation", "chat", "chat_history", "dialog", "turns"),
 )
-DEEPEST: Final = 6  # as deep as messages are nested in what tools write
 
 
 def party_of(name: str) -> str | None:
@@ -128,7 +129,7 @@ def turns_in(value: Any, depth: int = 0) -> list[ChatTurn]:
     [ChatTurn(role='user', text='I won!'), ChatTurn(role='assistant', text='Lovely!')]
     """
     value = parsed(value)
-    if depth > DEEPEST:
+    if depth > DEEPEST_MESSAGES:
         return []
     if isinstance(value, str):
         return _transcript(value)
@@ -210,7 +211,7 @@ def reply_in(value: Any, depth: int = 0) -> str:
     >>> reply_in({"choices": [{"message": {"role": "assistant", "content": "How lovely!"}}]})
     'How lovely!'
     """
-    if depth > DEEPEST:
+    if depth > DEEPEST_MESSAGES:
         return ""
     if turns := turns_in(value):
         return next((turn.text for turn in reversed(turns) if turn.role == ASSISTANT and turn.text), "")

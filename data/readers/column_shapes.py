@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from data.errors import UserError
+from data.input_limits import LONGEST_COLUMN
 from data.readers.chat_turns import (
     ASSISTANT,
     CONVERSATIONS,
@@ -37,7 +38,6 @@ KNOWN_MODEL: Final = re.compile(
     r"|^model|^system_?\w$|human",
     re.I,
 )
-LONGEST_NAME: Final = 200  # of a column; the patterns take the square of its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def _replies_by_name(sample: Sample, prompt: str | None) -> list[tuple[str, str]
     words = "|".join(sorted({*RESPONSES, "conversation"} - {"ai", "bot"}, key=len, reverse=True))
     found = []
     for column in sample.columns:
-        if len(column) > LONGEST_NAME:
+        if len(column) > LONGEST_COLUMN:
             continue
         told = re.fullmatch(rf"(?:{words})[\W_]+(.+)|(.+?)[\W_]+(?:{words})", column.strip(), re.I)
         told = told or re.fullmatch(rf"(?:{words})(\d+)()", column.strip(), re.I)

@@ -5,29 +5,42 @@ import io
 import json
 import math
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
 from typing import IO, Any, Final
 
 from data.errors import UserError, install_hint
+from data.input_limits import (
+    LARGEST_ARCHIVE,
+    LARGEST_BATCH,
+    LARGEST_WHOLE,
+    LONGEST_LINE,
+    LONGEST_RAW,
+    MB,
+    MOST_CELLS,
+    MOST_COLUMNS,
+    MOST_DIGITS,
+    MOST_EXPANSION,
+    MOST_ROWS,
+)
 from data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
 from data.readers.tool_exports import rows_of_document
 from data.storage import Table
 from data.text import printable, rearm
 
 Row = dict[str, Any]
-LONGEST_LINE: Final = 16 << 20  # bytes; a row of ours has a few thousand
-SKIP: Final = 1 << 20
-MOST_DIGITS: Final = 308  # as many as a number with a decimal point can have before it
+BATCH_ROWS: Final = 256  # of Parquet, decoded at once
 DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # What Python makes of bytes that are not UTF-8, as Windows code page 1252 has them, if it does.
 WINDOWS: Final = {
     0xDC00 + byte: text for byte in range(0x80, 0x100) if (text := bytes([byte]).decode("cp1252", "ignore"))
 }
 SAVE_AS: Final = "save the file as UTF-8"
-TOO_LONG: Final = f"longer than {LONGEST_LINE >> 20} MB; is a line's end missing?"
+TOO_LONG: Final = f"longer than {LONGEST_LINE // MB} MB; is a line's end missing?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,7 @@ def read_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes
             yield line
             continue
         while line and not line.endswith(b"\n"):
-            line = stream.readline(SKIP)
+            line = stream.readline(MB)
         yield None
 
 
@@ -138,28 +151,38 @@ def _read_jsonl(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[in
                     problem = f"not JSON: {error.msg} at column {error.colno}"
                     if number == 1 and line.strip() in (b"[", b"{"):
                         problem += "; one JSON value over many lines is a .json file: rename it"
-                on_bad(BadRow(path, number, problem, line.decode("utf-8", "replace")))
+                on_bad(BadRow(path, number, problem, line[:LONGEST_RAW].decode("utf-8", "replace")))
                 continue
             if isinstance(row, dict):
                 yield number, row
             else:
-                on_bad(BadRow(path, number, f"a JSON object was expected, not {type(row).__name__}", row))
+                problem = f"a JSON object was expected, not {type(row).__name__}"
+                on_bad(BadRow(path, number, problem, row if len(line) <= LONGEST_RAW else None))
 
 
 def _read_json(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
-    """The rows of one JSON value; it is read whole, so a large file is better written as JSON lines."""
-    with path.open("rb") as binary, io.TextIOWrapper(binary, encoding=_encoding(binary)) as stream:
-        try:
-            items = _documents(stream.read(), header)
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text; {SAVE_AS}") from error
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}: not JSON: {error}") from error
+    """The rows of one JSON value, which is read whole."""
+    try:
+        items = _documents(read_whole(path), header)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text; {SAVE_AS}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
     for number, item in enumerate(items, start=1):
         if isinstance(item, dict):
             yield number, item
         else:
             on_bad(BadRow(path, number, f"a JSON object was expected, not {type(item).__name__}", item))
+
+
+def read_whole(path: Table) -> str:
+    """Return the text of a file, without the mark of its encoding; refuse one that is too large."""
+    with path.open("rb") as binary:
+        encoding, content = _encoding(binary), binary.read(LARGEST_WHOLE + 1)
+    if len(content) > LARGEST_WHOLE:
+        limit = f"{LARGEST_WHOLE // MB} MB, the most of a file that is read whole"
+        raise UserError(f"{path}: larger than {limit}; JSON lines may be larger")
+    return content.decode(encoding)
 
 
 def _documents(text: str, header: Header) -> list[Any]:
@@ -189,6 +212,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
         first = next(lines, "")
         if told := re.fullmatch(r"sep=(.)\s*", first):  # Excel's own way to name the delimiter
             first, skipped = next(lines, ""), 1
+        check_columns(path, 1 + max(map(first.count, DELIMITERS)))
         delimiter = told[1] if told else _delimiter(first, path)
         if delimiter != {".tsv": "\t"}.get(path.suffix.lower(), ","):
             header.note(f"cells parted by {DELIMITERS.get(delimiter, repr(delimiter))}")
@@ -200,6 +224,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
                 if not header.columns and reader.fieldnames:
                     reader.fieldnames = [rearm(name.strip()) for name in reader.fieldnames]
                     header.columns = tuple(reader.fieldnames)
+                    check_columns(path, len(header.columns))
                 row = next(reader, None)
             except csv.Error as error:
                 swallowed = f"lines {line} to {reader.line_num + skipped} of the file"
@@ -208,10 +233,17 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
             if row is None:
                 return
             if isinstance(row.get(""), list):
-                on_bad(BadRow(path, line, f"row: has {len(row[''])} cells more than the header", row))
+                more = len(row.pop(""))
+                on_bad(BadRow(path, line, f"row: has {more} cells more than the header", row))
             else:
                 # CSV has no null: an empty cell means that nothing was given.
                 yield line, {key: _cell(key, value) for key, value in row.items() if value not in ("", None)}
+
+
+def check_columns(path: object, count: int) -> None:
+    """Refuse a table with more columns than are read."""
+    if count > MOST_COLUMNS:
+        raise UserError(f"{path}: {count:,} columns, and at most {MOST_COLUMNS:,} are read")
 
 
 def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterator[str]:
@@ -280,13 +312,59 @@ def _read_parquet(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
     arrow, parquet = load_parquet(path)
     try:
         with path.open("rb") as stream:
-            number, file = 0, parquet.ParquetFile(stream)
-            header.columns = tuple(file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=1024):
+            number = 0
+            for batch in _parquet_batches(parquet, stream, path, header):
                 yield from _rows_of(batch, number, path, on_bad)
                 number += batch.num_rows
     except (arrow.ArrowException, OSError, UnicodeError) as error:  # a column's name may be no text
         raise UserError(f"{path}: not a Parquet file: {error}") from error
+
+
+def _parquet_batches(parquet: Any, stream: IO[bytes], path: Table, header: Header) -> Iterator[Any]:
+    """Yield the rows of a file in batches whose size is known to be within the limits.
+
+    A text that many rows repeat is stored once, so columns of text are decoded as dictionaries: their size is
+    known before any row is made of them.
+    """
+    most = max(LARGEST_BATCH, MOST_EXPANSION * stream.seek(0, io.SEEK_END))
+    about = parquet.ParquetFile(stream)
+    header.columns = tuple(about.schema_arrow.names)
+    check_columns(path, len(header.columns))
+    groups = [about.metadata.row_group(group) for group in range(about.num_row_groups)]
+    columns = [group.column(column) for group in groups for column in range(group.num_columns)]
+    sizes = [max(8 * column.num_values, column.total_uncompressed_size) for column in columns]
+    texts = {column.path_in_schema for column in columns if column.physical_type == "BYTE_ARRAY"}
+    file = parquet.ParquetFile(stream, read_dictionary=sorted(texts))
+    expanded, is_bomb = 0, max(sizes, default=0) > most
+    for group in range(len(groups)):  # one at a time: nested texts of two groups do not fit in one batch
+        for batch in () if is_bomb else file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group]):
+            size = sum(map(_expanded_size, batch.columns))
+            expanded += size
+            if is_bomb := size > LARGEST_BATCH or expanded > most:
+                break
+            yield batch
+    if is_bomb:
+        limit = f"{LARGEST_BATCH // MB} MB in {BATCH_ROWS} rows, or to {MOST_EXPANSION:,} times its size"
+        raise UserError(f"{path}: expands to more than {limit}; write JSON lines or CSV")
+
+
+def _expanded_size(array: Any) -> int:
+    """Return the bytes of an array in which every repeated text is written out."""
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    if hasattr(array, "flatten"):  # a list, a map or a table
+        parts = [array.keys, array.items] if isinstance(array, arrow.MapArray) else array.flatten()
+        return sum(map(_expanded_size, parts if isinstance(parts, list) else [parts]))
+    if not isinstance(array, arrow.DictionaryArray) or array.dictionary.type not in (
+        arrow.string(),
+        arrow.large_string(),
+        arrow.binary(),
+        arrow.large_binary(),
+    ):
+        return int(array.nbytes)
+    lengths = compute.cast(compute.binary_length(array.dictionary), "int64")
+    return int(compute.sum(lengths.take(array.indices)).as_py() or 0)
 
 
 def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
@@ -307,33 +385,58 @@ def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tu
 
 def _read_excel(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     """The first sheet; its first row that is not empty has the columns' names."""
+    with open_workbook(path) as book:
+        sheet = book.worksheets[0]
+        if len(book.worksheets) > 1:
+            header.note(f"the first of {len(book.worksheets)} sheets, {sheet.title!r}")
+        rows = read_sheet(sheet, path)
+        names = next((row for _, row in rows if any(value is not None for value in row)), ())
+        header.columns = tuple(str(name).strip() for name in names if name is not None)
+        for number, row in rows:
+            given = {
+                str(name).strip(): _cell(str(name).strip(), _as_text(value))
+                for name, value in zip(names, row, strict=False)
+                if name is not None and value not in (None, "")
+            }
+            if given:
+                yield number, given
+
+
+@contextmanager
+def open_workbook(path: Table) -> Iterator[Any]:
+    """Open an Excel file; whatever is wrong with it, then or later, is a `UserError`."""
     try:
         import openpyxl
     except ImportError as error:
         hint = f"{install_hint('excel')}, or save the sheet as CSV UTF-8"
         raise UserError(f"{path}: reading .xlsx needs openpyxl: {hint}") from error
-    with path.open("rb") as stream:
-        try:
-            yield from _sheet_rows(openpyxl.load_workbook(stream, read_only=True, data_only=True), header)
-        except Exception as error:  # of a damaged file the library raises whatever it met there
-            raise UserError(f"{path}: not an Excel file, or a damaged one: {error!r:.200}") from error
+    try:
+        with path.open("rb") as stream:
+            check_archive(stream, path)
+            yield openpyxl.load_workbook(stream, read_only=True, data_only=True)
+    except UserError:
+        raise
+    except Exception as error:  # of a damaged file the library raises whatever it met there
+        raise UserError(f"{path}: not an Excel file, or a damaged one: {error!r:.200}") from error
 
 
-def _sheet_rows(book: Any, header: Header) -> Iterator[tuple[int, Row]]:
-    rows = enumerate(book.worksheets[0].iter_rows(values_only=True), start=1)
-    names = next((row for _, row in rows if any(value is not None for value in row)), ())
-    if len(book.worksheets) > 1:
-        header.note(f"the first of {len(book.worksheets)} sheets, {book.worksheets[0].title!r}")
-    header.columns = tuple(str(name).strip() for name in names if name is not None)
-    for number, row in rows:
-        cells = zip(names, row, strict=False)
-        given = {
-            str(name).strip(): _cell(str(name).strip(), _as_text(value))
-            for name, value in cells
-            if name is not None and value not in (None, "")
-        }
-        if given:
-            yield number, given
+def read_sheet(sheet: Any, path: Table) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield the rows of a sheet with their numbers; a file may claim any row and any number of cells."""
+    cells = 0
+    for number, row in enumerate(sheet.iter_rows(values_only=True, max_row=MOST_ROWS + 1), start=1):
+        cells += len(row)
+        if number > MOST_ROWS or cells > MOST_CELLS:
+            limit = f"{MOST_ROWS:,} rows or {MOST_CELLS:,} cells, empty ones included"
+            raise UserError(f"{path}: the sheet has more than {limit}; save it as CSV UTF-8")
+        yield number, row
+
+
+def check_archive(stream: IO[bytes], path: Table) -> None:
+    """Refuse an archive that is too large without its compression."""
+    with zipfile.ZipFile(stream) as archive:
+        if sum(part.file_size for part in archive.infolist()) > LARGEST_ARCHIVE:
+            raise UserError(f"{path}: larger than {LARGEST_ARCHIVE // MB} MB without its compression")
+    stream.seek(0)
 
 
 def _as_text(value: Any) -> str:
@@ -354,10 +457,14 @@ def _read_inspect(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
         ) from error
     kept = {"id", "epoch", "input", "messages", "output"}
     try:
+        with path.open("rb") as stream:
+            check_archive(stream, path)
         above = {"eval": {"model": read_eval_log(str(path), header_only=True).eval.model}}
         samples = read_eval_log_samples(str(path), all_samples_required=False)
         for number, sample in enumerate(samples, start=1):
             yield number, {**sample.model_dump(mode="json", include=kept), **above}
+    except UserError:
+        raise
     except Exception as error:  # of a damaged file the library raises whatever it met there
         raise UserError(f"{path}: not a log of Inspect, or a damaged one: {error!r:.200}") from error
 

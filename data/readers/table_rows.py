@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from data.errors import UserError
+from data.input_limits import MOST_BAD_ROWS, MOST_COLUMNS, MOST_PARTS
 from data.readers.chat_turns import CONVERSATIONS, PROMPTS, RESPONSES, turns_in
 from data.readers.column_shapes import COLUMN_SHAPES, LAST_TURN, Fit, Sample, prompts_alone, questions_asked
 from data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
 from data.readers.tool_exports import TOOL_SHAPES
 from data.storage import NONE_NAMED, Remote, Shards, Source, Table, check_table, shards_of, store_errors
 
-MOST_PARTS: Final = 256  # exchanges in one row
-
-
 SHAPES: Final = (*TOOL_SHAPES, *COLUMN_SHAPES)  # the first that fits is taken
 FIRST_ROWS: Final = 20  # by which a shape is recognized
-MOST_COLUMNS: Final = 12  # named where none fits
+SHOWN_COLUMNS: Final = 12  # named where none fits
 
 
 def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Fit | None:
@@ -61,8 +59,8 @@ def _missing(sample: Sample, needs_reply: bool) -> str:
 
 
 def _listed(columns: tuple[str, ...]) -> str:
-    more = len(columns) - MOST_COLUMNS
-    shown = ", ".join(str(column)[:60] for column in columns[:MOST_COLUMNS])
+    more = len(columns) - SHOWN_COLUMNS
+    shown = ", ".join(str(column)[:60] for column in columns[:SHOWN_COLUMNS])
     return shown + (f" and {more} more" if more > 0 else "")
 
 
@@ -76,8 +74,16 @@ def read_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Raw rows with their line numbers, from any format; what the file tells of itself goes to `header`."""
     check_table(path)
-    with store_errors(path) if isinstance(path, Remote) else nullcontext():
-        yield from READERS[path.suffix.lower()](path, on_bad, header or Header())
+    try:
+        with store_errors(path) if isinstance(path, Remote) else nullcontext():
+            for line, row in READERS[path.suffix.lower()](path, on_bad, header or Header()):
+                if len(row) > MOST_COLUMNS:
+                    problem = f"row: {len(row):,} columns, and at most {MOST_COLUMNS:,} are read"
+                    on_bad(BadRow(path, line, problem, None))
+                else:
+                    yield line, row
+    except MemoryError as error:
+        raise UserError(f"{path}: needs more memory than there is; split the file") from error
 
 
 @dataclass(slots=True)
@@ -182,6 +188,10 @@ class TableRows:
     def _bad(self, bad: BadRow) -> None:
         if self._is_peeking:
             self._head.append(bad)
+            if len(self._head) > MOST_BAD_ROWS:
+                first = next(item for item in self._head if isinstance(item, BadRow))
+                few = f"Fewer than {FIRST_ROWS} of the first {MOST_BAD_ROWS:,} rows can be read."
+                raise UserError(f"{first}\n{few}")
         else:
             self.on_bad(replace(bad, shard=self.name) if self.name else bad)
 

@@ -20,10 +20,11 @@ from typing import Any, ClassVar, Final, Literal
 
 from data.errors import UserError
 from data.files import read_toml
+from data.input_limits import LONGEST_TEXT
 from data.records import Exchange, digest_json
 from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.storage import Source, digest_file, digest_source
-from data.tables import MAX_TEXT, Prompts, read_rows, validate, write_rows
+from data.tables import Prompts, read_rows, validate, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from judge.llm.chat import Chat
@@ -201,8 +202,8 @@ def read_response(body: Mapping[str, Any]) -> dict[str, str]:
         return _failed(f"cut short: {OUT_OF_TOKENS}", content)
     if not text:
         return _failed(f"empty: {'nothing but thoughts' if thoughts else 'no text'}", thoughts)
-    if len(text) > MAX_TEXT:
-        return _failed(f"too long: more than {MAX_TEXT:,} characters", text)
+    if len(text) > LONGEST_TEXT:
+        return _failed(f"too long: more than {LONGEST_TEXT:,} characters", text)
     if REFUSAL.search(text) and len(text.split()) <= REFUSAL_WORDS:
         return _failed("refused: by the model", text)
     return {"response": text}

@@ -68,7 +68,7 @@ def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
         ("results.csv", "General_test-0_order-0\n", "its name does not tell"),
         ("m-PANAS-testing.csv", "a,b\n1,2\n", "no columns such as"),
         ("m-PANAS-testing.csv", "", "no columns such as"),
-        ("crowd.xlsx", "no workbook", "not a workbook"),
+        ("crowd.xlsx", "no workbook", "not an Excel file"),
         ("a.txt", "", "unknown kind of file"),
     ],
 )
