@@ -21,6 +21,12 @@ DEEPEST_MESSAGES: Final = 6  # as deep as messages are nested in what tools writ
 LONGEST_TEXT: Final = 100_000  # characters; a longer text is a mistake far more often than a reply
 LONGEST_RAW: Final = 1 << 16  # bytes saved of a line that cannot be read
 LONGEST_COLUMN: Final = 200  # characters; the patterns of columns take the square of its length
+MOST_ERRORS: Final = 1_000  # values of one row that are reported as wrong one by one
+
+# Requests to the server
+DEEPEST_BODY: Final = 32  # nested containers
+MOST_FIELDS: Final = 100  # properties of a JSON schema, and options of one of them
+LONGEST_OPTION: Final = 80  # characters of an option that are compared with a label
 
 # Raters
 LONGEST_REASON: Final = 2_000  # characters

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.input_limits import LONGEST_TEXT
+from data.input_limits import LONGEST_TEXT, MOST_ERRORS
 from data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from data.readers.file_formats import BadRow as BadRow
 from data.readers.file_formats import OnBad as OnBad
@@ -287,8 +287,8 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
             record = validate(shaped)
         except ValidationError as error:
             field, problem = first_problem(error)
-            first = error.errors(include_url=False)[0]
-            problem += f", not {str(first['input'])[:40]!r}"
+            first = _first_error(error)
+            problem += f", not {str(first['input'])[:40]!r}" if "input" in first else ""
             if first["type"] == "missing":
                 problem = "missing or empty; every row needs it"
             raise UserError(f"{field}: {problem}") from error
@@ -335,12 +335,18 @@ def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
 
 def first_problem(error: Any) -> tuple[str, str]:
     """The field of the first thing that pydantic finds wrong, and what is wrong with it."""
-    first = error.errors(include_url=False)[0]
+    first = _first_error(error)
     field = ".".join(str(part) for part in first["loc"] if part != "[key]") or "row"
     if first["type"] == "unexpected_keyword_argument":
         return field, "unknown key"
     message = first["msg"].removeprefix("Value error, ")
     return field, f"{message[0].lower()}{message[1:]}"
+
+
+def _first_error(error: Any) -> dict[str, Any]:
+    if (count := error.error_count()) > MOST_ERRORS:  # pydantic can only list all of them
+        return {"loc": (), "type": "many", "msg": f"{count:,} invalid values"}
+    return dict(error.errors(include_url=False)[0])
 
 
 _ADAPTERS: Final[dict[type[Any], Any]] = {}

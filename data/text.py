@@ -271,9 +271,12 @@ def clean(text: str) -> str:
         text = SURROGATE.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
         joiners = {match.start() for match in EMOJI_JOINER.finditer(text)}
         text = HIDDEN.sub(lambda match: match[0] if match.start() in joiners else "", text)
+    if not may_have_role_tokens(text):
+        return text
     # A line break in its place, or the rest of one token could close up to another. Twice, since a heading
     # counts as a token only at the start of a line.
-    return ROLE_TOKEN.sub("\n", ROLE_TOKEN.sub("\n", text)) if may_have_role_tokens(text) else text
+    text, count = ROLE_TOKEN.subn("\n", text)
+    return ROLE_TOKEN.sub("\n", text) if count else text
 
 
 def is_printable_ascii(text: str) -> bool:

@@ -23,7 +23,7 @@ ENGLISH: Final = frozenset({"en", "pcm"})  # and the Pidgin that is written with
 NO_WORDS, CODE, TEMPLATE, FOREIGN = "no words", "code", "template text", "another language"
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
-_FENCE: Final = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_FENCE: Final = re.compile(r"^[^\S\n]*(?:```|~~~).*$", re.MULTILINE)
 # What people do not type into a message, even where they bracket, quote or indent.
 _CODE_LINE: Final = re.compile(
     r"""\s*(?:

@@ -65,7 +65,7 @@ ADVICE: Final = re.compile(
     r"|(?:i|i'd) (?:suggest|recommend|advise)|my advice|if i were you"
     r"|make sure|be sure to|it(?:'s| is| may be| might be) (?:important|helpful|a good idea|best|worth)"
     r"|it (?:might|could|may|can) help|remember (?:to|that)|consider|reach out to|seek)\b"
-    r"|^\s*(?:\d+[.)]|[-*•])\s"
+    r"|^[^\S\n]*(?:\d+[.)]|[-*•])\s"
     r"|(?:^|[.!?]\s+)(?:try|take|talk|focus|start|give yourself|allow yourself|keep)\b",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
+from data.input_limits import MOST_FIELDS
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from server.decisions import label_of
 from server.http_errors import RequestRefused
-from server.requests import StrictModel, read_input
+from server.requests import Objects, StrictModel, read_input
 
 GOOD: Final = LABELS[-1]
 LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0
@@ -57,9 +58,9 @@ class ChatRequest(StrictModel):
     """
 
     model: str
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: Objects = Field(min_length=1)
     response_format: ResponseFormat | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
     tool_choice: str | FunctionTool | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
@@ -191,6 +192,9 @@ def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> 
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         raise _unsupported("response_format", "the schema has no properties")
+    if len(properties) > MOST_FIELDS:
+        problem = f"the schema has {len(properties):,} properties; at most {MOST_FIELDS} are supported"
+        raise _unsupported("response_format", problem)
     filled: dict[str, Any] = {}
     for name, described in properties.items():
         value = _fill_field(name, _resolve(described, schema), judgment, reason)
@@ -207,7 +211,7 @@ def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> 
 def _fill_field(name: str, schema: Mapping[str, Any], judgment: Judgment, reason: str) -> Any:
     """Return a field's value by what its schema allows; None where no judgment has such a value."""
     if choices := _listed(schema.get("enum")):
-        if sorted(map(label_of, choices)) == sorted(LABELS):
+        if _are_labels(choices):
             return next(choice for choice in choices if label_of(choice) == judgment.label)
         return None
     kind = schema.get("type")
@@ -223,9 +227,13 @@ def _fill_field(name: str, schema: Mapping[str, Any], judgment: Judgment, reason
     if kind == "object":
         inner = schema.get("properties")
         names = list(inner) if isinstance(inner, Mapping) else list(LABELS)
-        if sorted(map(label_of, names)) == sorted(LABELS):
+        if _are_labels(names):
             return {item: (judgment.probabilities or {})[label_of(item)] for item in names}
     return None
+
+
+def _are_labels(options: list[Any]) -> bool:
+    return len(options) == len(LABELS) and sorted(map(label_of, options)) == sorted(LABELS)
 
 
 def _resolve(described: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -237,8 +245,8 @@ def _resolve(described: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
             definitions = schema.get("$defs")
             name = described["$ref"].rpartition("/")[2]
             described = definitions.get(name) if isinstance(definitions, Mapping) else None
-        elif options := [item for item in _listed(described.get("anyOf")) if item != {"type": "null"}]:
-            described = options[0]
+        elif options := _listed(described.get("anyOf"))[:MOST_FIELDS]:
+            described = next((item for item in options if item != {"type": "null"}), None)
         else:
             return described
     return {}

@@ -5,15 +5,16 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from data.input_limits import LONGEST_OPTION
 from data.records import LABELS, Judgment
 from server.http_errors import RequestRefused
-from server.requests import StrictModel
+from server.requests import Objects, StrictModel
 from server.served_judge import ServedJudge
 
 IS_GOOD: Final = "good"  # the predicate "the label is Good"
 
 # Not read: the judge has its own rubric.
-Instructions = str | list[dict[str, Any]]
+Instructions = str | Objects
 
 
 class PredicateQuestion(StrictModel):
@@ -52,7 +53,7 @@ class ScoreQuestion(StrictModel):
 
     type: Literal["score"]
     instructions: Instructions
-    levels: list[ScoreLevel] = Field(min_length=1)
+    levels: Annotated[list[ScoreLevel], Field(fail_fast=True)] = Field(min_length=1)
     name: str | None = None
 
 
@@ -70,7 +71,7 @@ class DecisionRequest(StrictModel):
     """
 
     model: str
-    input: str | list[dict[str, Any]]
+    input: str | Objects
     questions: list[Annotated[DecisionQuestion, Field(discriminator="type")]] = Field(
         min_length=1, max_length=400
     )
@@ -194,5 +195,5 @@ def label_of(option: Any) -> str:
     >>> label_of(" bad"), label_of("Good: warm"), label_of("fair"), label_of(True)
     ('Bad', 'Good', '', '')
     """
-    folded = option.partition(":")[0].strip().casefold() if isinstance(option, str) else ""
+    folded = option[:LONGEST_OPTION].partition(":")[0].strip().casefold() if isinstance(option, str) else ""
     return next((label for label in LABELS if label.casefold() == folded), "")

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from data.errors import UserError
 from data.importers.intake import BadCell
 from data.importers.rated_conversations import exchange_of
+from data.input_limits import DEEPEST_BODY
 from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
 from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn
@@ -23,7 +24,6 @@ from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION
 from server.http_errors import RequestRefused
 
 Unit = Literal["reply", "conversation"]
-MAX_DEPTH: Final = 32  # nested containers
 BODY_TIMEOUT: Final = 30.0  # seconds for the whole body to arrive
 DRAIN_FACTOR: Final = 32  # times the limit that is read of an oversized body, so that the sender gets the 413
 
@@ -34,6 +34,10 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
+# Validated up to the first error: a report of every error in a body of 1 MB takes seconds.
+Objects = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
+
+
 class ScoreRequest(StrictModel):
     """Exchanges to judge; `explain` adds the effect of each part of a reply on its score.
 
@@ -42,7 +46,7 @@ class ScoreRequest(StrictModel):
     (`conversation`). The default is the unit of the server's judge.
     """
 
-    exchanges: list[dict[str, Any]] = Field(min_length=1)
+    exchanges: Objects = Field(min_length=1)
     explain: bool = False
     unit: Unit | None = None
 
@@ -50,7 +54,7 @@ class ScoreRequest(StrictModel):
 class SharesRequest(StrictModel):
     """Judgments as `/v1/score` returned them, their `unit`, and the random `seed` of the intervals."""
 
-    judgments: list[dict[str, Any]]
+    judgments: Objects
     unit: Unit | None = None
     seed: int = Field(default=0, ge=0, lt=2**32)
 
@@ -138,7 +142,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 def _check_depth(content: Any) -> None:
     """Check the nesting level by level: a recursive check could itself overflow."""
     level = [content]
-    for _ in range(MAX_DEPTH):
+    for _ in range(DEEPEST_BODY):
         level = [
             item
             for container in level
@@ -147,7 +151,7 @@ def _check_depth(content: Any) -> None:
         ]
         if not level:
             return
-    raise RequestRefused(400, f"nested more than {MAX_DEPTH} levels deep")
+    raise RequestRefused(400, f"nested more than {DEEPEST_BODY} levels deep")
 
 
 ACCEPTED: Final = (
@@ -183,7 +187,7 @@ class ChatMessage(StrictModel):
     content: Annotated[str, BeforeValidator(_read_content)]
 
 
-MESSAGES: Final = TypeAdapter(list[ChatMessage])
+MESSAGES: Final = TypeAdapter(Annotated[list[ChatMessage], Field(fail_fast=True)])
 
 
 class NoExchange(Exception):

@@ -1,6 +1,7 @@
 """The prompt of a prompted judge: instructions from the rubric, and the messages made from them."""
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -110,10 +111,9 @@ def present(exchange: Exchange, *, whole: bool = False) -> DelimitedExchange:
     delimited = delimit_exchange(exchange, whole=whole)
     if HEADING not in delimited.text:
         return delimited
-    injections, text = (*delimited.injections, "imitates the form"), delimited.text
-    while HEADING in text:  # "[[ ## ##" would be one again after the first time
-        text = text.replace(HEADING, "[[")
-    return replace(delimited, text=text, injections=injections)
+    # All signs at once: without the first, "[[ ## ##" would be a heading again.
+    text = re.sub(r"\[\[(?: ##)+", "[[", delimited.text)
+    return replace(delimited, text=text, injections=(*delimited.injections, "imitates the form"))
 
 
 def default_program(rubric: Rubric, mode: Mode) -> Program:

@@ -29,7 +29,7 @@ SMUGGLED: Final = re.compile(
     "|(?<=[A-Za-z])[\u200b-\u200d\u2060-\u2064]+(?=[A-Za-z])|[\x00-\x08\x0e-\x1b]"
 )
 DELIMITER: Final = re.compile(
-    r"^[ \t]*[=<-]{3,}[ \t]*(?:[0-9a-f]{8,}\b|(?:end|begin|start)\b[^\n]{0,20}\bexchange\b|end[ \t]*[=>-]"
+    r"^[ \t]*[=<-]{3,}+[ \t]*(?:[0-9a-f]{8,}\b|(?:end|begin|start)\b[^\n]{0,20}\bexchange\b|end[ \t]*[=>-]"
     r"|(?:the )?listener's reply)|</?(?:exchange|reply|response|data)>",
     re.IGNORECASE | re.MULTILINE,
 )
