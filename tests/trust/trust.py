@@ -23,7 +23,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 EVERY: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "campaign or not campaign")
 # Each shows by its exit code whether it found harm.
 PARTS: Final = {
-    "faults": (*EVERY, "tests/slow/faults", "tests/slow/processes"),
+    "kills": ("tests/trust/kills.py", "--kills", "100"),
+    "faults": (
+        *EVERY,
+        "--ignore=tests/slow/faults/test_kills.py",
+        "tests/slow/faults",
+        "tests/slow/processes",
+    ),
     "inputs": ("tests/fuzz/fuzz.py", "--inputs", "200000"),
     "requests": (*EVERY, "tests/slow/fuzz/test_server.py"),
     "year": ("tests/trust/trust.py", "--year", "365"),
