@@ -199,7 +199,8 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
 
     if html is None and csv is None:
         raise UserError("rate export: say what to write: --html FOLDER, --csv FILE, or both")
-    made, texts = read_plan(folder), read_texts(folder)
+    made = read_plan(folder)
+    texts = read_texts(folder, made)
     written = write_pages(made, texts, html) if html else []
     written += write_sheets(made, texts, csv) if csv else []
     for path in written:
@@ -252,7 +253,7 @@ def collect(
         same, pairs = found.repeats
         about = {"ratings": len(found.rows), "files": [str(path) for path in written]}
         about |= {"twice": found.again, "repeated": pairs, "same": same}
-        about |= {"problems": list(found.problems), "changed": list(found.changed)}
+        about |= {"problems": list(found.problems), "changed": list(found.changed), "marked": found.marked}
         click.echo(json.dumps(about, indent=2))
         return
     _print_collected(found, written)
@@ -281,7 +282,8 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
         say(f"asked twice, people said the same {same} of {pairs} times")
     if found.again:
         say(f"{count(found.again)} ratings came more than once and count once")
-    for line in (*found.changed, *(f"set aside: {problem}" for problem in found.problems)):
+    marked = [f"{name}: {'; '.join(marks)}; the ratings count" for name, marks in found.marked.items()]
+    for line in (*found.changed, *(f"set aside: {problem}" for problem in found.problems), *marked):
         say(f"note: {line}", err=True)
     for path in written:
         say(f"written {path}")
@@ -426,7 +428,8 @@ def next_replies(
     if bool(files) == bool(people):
         raise UserError("rate next: give the plan's files to draw more replies, or --people to add raters")
     with lock_plan(folder):
-        made, texts = read_plan(folder), read_texts(folder)
+        made = read_plan(folder)
+        texts = read_texts(folder, made)
         if people:
             chosen = Drawn(plan=add_raters(made, people), texts={}, summary=f"{people} more people")
         else:

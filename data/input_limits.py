@@ -31,3 +31,4 @@ LONGEST_OPTION: Final = 80  # characters of an option that are compared with a l
 # Raters
 LONGEST_REASON: Final = 2_000  # characters
 LARGEST_RATING: Final = 64 << 10  # bytes of one rating that the page sends
+LONGEST_TIME: Final = 40  # characters

@@ -1,9 +1,12 @@
 """The ratings of a plan: checked and joined, the consistency of each rater, and the progress of all."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,30 +15,35 @@ import numpy as np
 from calibration.comparison.stop_rule import CrossedRatings
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.input_limits import LONGEST_REASON
 from data.judgments import position_on
 from data.rating_files.scales import as_label
 from data.records import LABELS, to_plain
 from data.storage import SUFFIXES
 from data.tables import BadRow, read_rows, write_rows
 from rating.handouts import ANSWERS, read_handed_back, sheet_row
-from rating.journal import Entry, read_journal
+from rating.journal import Entry, read_entry, read_journal
 from rating.plan import RatingPlan, read_plan, read_texts
 
 RATINGS_FILE: Final = "ratings.jsonl"
 CONSISTENCY_FILE: Final = "consistency.json"
+LEAST_MARKED: Final = 10  # answers of a rater before they can be marked
+FASTEST_READING: Final = 600  # words a minute; three times what people read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterConsistency:
     """One rater's labels of the replies that came twice, and of those that everybody got, by their ids.
 
-    `places` are those of the rater's order that have a rating.
+    `places` are those of the rater's order that have a rating, and `marks` say why these ratings may carry no
+    information.
     """
 
     places: Sequence[int]
     planned: int
     repeats: Mapping[str, tuple[str, str]]
     anchors: Mapping[str, str]
+    marks: Sequence[str]
 
     @property
     def rated(self) -> int:
@@ -52,6 +60,11 @@ class Collected:
     problems: Sequence[str]
     again: int
     changed: Sequence[str]
+
+    @property
+    def marked(self) -> dict[str, Sequence[str]]:
+        """Return why the answers of some raters may carry no information."""
+        return {name: rater.marks for name, rater in self.consistency.items() if rater.marks}
 
     @property
     def repeats(self) -> tuple[int, int]:
@@ -87,7 +100,8 @@ class _Returned:
 
 def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
     """Join the journal of a plan and the files handed back, in any order and however often they come."""
-    plan, texts = read_plan(folder), read_texts(folder)
+    plan = read_plan(folder)
+    texts = read_texts(folder, plan)
     returned = _Returned(plan)
     for token, entry in read_journal(folder, plan):
         if entry.label is None:
@@ -103,7 +117,7 @@ def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
         if not plan.is_check(token, place)
     ]
     consistency = {
-        rater.name: _consistency(plan, token, returned.found.get(token, {}))
+        rater.name: _consistency(plan, texts, token, returned.found.get(token, {}))
         for token, rater in plan.raters.items()
     }
     return Collected(
@@ -125,7 +139,9 @@ def rating_row(plan: RatingPlan, token: str, entry: Entry) -> dict[str, Any]:
     return row | ({"reason": entry.reason} if entry.reason else {})
 
 
-def _consistency(plan: RatingPlan, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
+def _consistency(
+    plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str, found: Mapping[int, Entry]
+) -> RaterConsistency:
     order = plan.raters[token].order
     labels = {place: entry.label or "" for place, entry in found.items()}
     repeats = {
@@ -138,7 +154,28 @@ def _consistency(plan: RatingPlan, token: str, found: Mapping[int, Entry]) -> Ra
         for place, label in sorted(labels.items())
         if order[place] in plan.anchors
     }
-    return RaterConsistency(places=sorted(found), planned=len(order), repeats=repeats, anchors=anchors)
+    return RaterConsistency(
+        places=sorted(found),
+        planned=len(order),
+        repeats=repeats,
+        anchors=anchors,
+        marks=_find_marks([texts[key]["response"] for key in order], found),
+    )
+
+
+def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]:
+    """Return why a rater's answers may carry no information: one label for all, or no time to read."""
+    marks, labels = [], {entry.label for entry in found.values()}
+    if len(found) >= LEAST_MARKED and len(labels) == 1:
+        marks.append(f"all {len(found)} labels are {labels.pop()}")
+    times = sorted((entry.at, entry.place) for entry in found.values() if entry.at)
+    is_fast = [
+        (after - before).total_seconds() < 60 * len(replies[place].split()) / FASTEST_READING
+        for (before, _), (after, place) in pairwise(times)
+    ]
+    if len(is_fast) >= LEAST_MARKED and sum(is_fast) > len(is_fast) / 2:
+        marks.append(f"{sum(is_fast)} of {len(is_fast)} replies were rated faster than anybody reads")
+    return marks
 
 
 def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Returned) -> None:
@@ -152,19 +189,19 @@ def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Re
     plan, token, rows = returned.plan, handed["token"], handed["ratings"]
     if token not in plan.raters:
         return returned.problems.append(f"{path}: of another plan: no rater here has its token")
-    order = plan.raters[token].order
-    try:
-        for row in rows:
-            if order[row["place"]] != row["key"] or row["label"] not in LABELS or row["place"] < 0:
-                raise ValueError(f"no such reply in the plan, or no label: {str(row)[:80]}")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        why = str(error) if type(error) is ValueError else "it lacks what such a file has"
-        who = plan.raters[token].name
-        return returned.problems.append(f"{path}: {why}; ask {who} to save the file again")
-    for row in rows:
-        entry = Entry(
-            place=row["place"], label=row["label"], reason=row.get("reason", ""), at=str(row.get("at", ""))
-        )
+    rater, entries, latest = plan.raters[token], [], datetime.now(UTC) + timedelta(days=1)
+    if len(rows) > len(rater.order):
+        problem = f"{len(rows):,} ratings, and the plan has {len(rater.order)} replies for {rater.name}"
+        return returned.problems.append(f"{path}: {problem}")
+    for number, row in enumerate(rows, start=1):
+        try:
+            entries.append(read_entry(row, rater.order))
+            if (entries[-1].at or latest) > latest:
+                raise ValueError("at: later than now; was the clock wrong?")
+        except ValueError as error:
+            why = f"rating {number}: {error}; ask {rater.name} to save the file again"
+            return returned.problems.append(f"{path}: {why}")
+    for entry in entries:
         returned.add(token, entry, str(path))
 
 
@@ -179,11 +216,12 @@ def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _R
         has_any |= "task" in row
         token, _, rest = str(row.get("task", "")).strip().partition("-")
         number, _, key = rest.partition("-")
-        if token not in plan.raters or not number.isdigit() or int(number) >= len(plan.raters[token].order):
+        order = plan.raters[token].order if token in plan.raters else ()
+        place = int(number) if re.fullmatch("[0-9]{1,6}", number) else len(order)
+        if place >= len(order):
             returned.problems.append(f"{here}: task: not one of this plan")
             continue
-        place = int(number)
-        if plan.raters[token].order[place] != key:
+        if order[place] != key:
             returned.problems.append(f"{here}: task: edited: the plan has no such reply there")
             continue
         sent = sheet_row(plan, texts, token, place)
@@ -203,6 +241,9 @@ def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _R
             )
             continue
         reason = str(row.get(ANSWERS[1]) or "").strip()
+        if len(reason) > LONGEST_REASON:
+            returned.problems.append(f"{here}: reason: longer than {LONGEST_REASON:,} characters")
+            continue
         returned.add(token, Entry(place=place, label=LABELS[int(position) - 1], reason=reason), here)
     if not has_any:
         returned.problems.append(

@@ -18,7 +18,7 @@ from data.readers.file_formats import parse_json, read_whole
 from data.records import CONVERSATION, NOUNS
 from data.rubric import read_rubric
 from data.tables import write_text
-from rating.plan import RatingPlan, rating_seconds
+from rating.plan import FORMAT, RatingPlan, rating_seconds
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
 SERVED_FOOTER = (
@@ -144,9 +144,11 @@ def _write_sheet(path: Path, rows: Sequence[dict[str, str]]) -> None:
 
 
 def read_handed_back(path: Path) -> dict[str, Any] | None:
-    """The file that a page handed back; None where it is none."""
+    """Return the file that a page handed back; None where it is none."""
     try:
         found = parse_json(read_whole(path))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and {"token", "ratings"} <= set(found) else None
+    kinds = {"format": int, "token": str, "ratings": list}
+    is_whole = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
+    return found if is_whole and found["format"] == FORMAT else None

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, locked, sync, without_links
+from data.input_limits import LONGEST_REASON, LONGEST_TIME
 from data.records import LABELS
 from data.tables import to_json
 from rating.plan import RatingPlan
@@ -27,7 +28,7 @@ class Entry:
     place: int
     label: str | None
     reason: str = ""
-    at: str = field(default="", compare=False)
+    at: datetime | None = field(default=None, compare=False)
 
 
 class Conflict(Exception):
@@ -68,10 +69,10 @@ class Journal:
                 return
             if number > len(acts) + 1:
                 raise Conflict
-            at = datetime.now(UTC).isoformat(timespec="seconds")
+            at = datetime.now(UTC).replace(microsecond=0)
             row: dict[str, Any] = {"token": token, "key": key, "place": entry.place, "label": entry.label}
             row |= {"reason": entry.reason} if entry.reason else {}
-            row |= {"at": at} | ({"undo": True} if entry.label is None else {})
+            row |= {"at": at.isoformat()} | ({"undo": True} if entry.label is None else {})
             with disk_errors(self.path):
                 line, end = to_json(row).encode() + b"\n", self.path.stat().st_size
                 try:
@@ -103,14 +104,34 @@ def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-            token, place, label = row["token"], row["place"], row["label"]
-            is_ours = plan.raters[token].order[place] == row["key"] and place >= 0
-        except (ValueError, KeyError, IndexError, TypeError):
-            is_ours = False
-        if not is_ours or (label not in LABELS and not row.get("undo")):
-            raise UserError(f"{path}:{number}: not a rating of this plan; was the journal edited?")
-        reason, at = (str(row.get(name, "")) for name in ("reason", "at"))
-        yield token, Entry(place=place, label=label, reason=reason, at=at)
+            token = row["token"]
+            entry = read_entry(row, plan.raters[token].order, (*LABELS, None) if row.get("undo") else LABELS)
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            problem = "not a rating of this plan; was the journal edited?"
+            raise UserError(f"{path}:{number}: {problem}") from error
+        yield token, entry
+
+
+def read_entry(row: Any, order: Sequence[str], labels: Sequence[str | None] = LABELS) -> Entry:
+    """Return an act of a journal or a returned file; `ValueError` starts with the field that is wrong."""
+    given = row if isinstance(row, dict) else {}
+    place, label, at = (given.get(name) for name in ("place", "label", "at"))
+    reason = given.get("reason", "")
+    if type(place) is not int or not 0 <= place < len(order):
+        raise ValueError(f"place: not one of the {len(order)} replies of this rater")
+    if given.get("key") != order[place]:
+        raise ValueError("key: not the reply of the plan at this place")
+    if label not in labels:
+        raise ValueError(f"label: none of {', '.join(LABELS)}")
+    if not isinstance(reason, str) or len(reason) > LONGEST_REASON:
+        raise ValueError(f"reason: not a text of at most {LONGEST_REASON:,} characters")
+    try:
+        time = datetime.fromisoformat(at if isinstance(at, str) and len(at) <= LONGEST_TIME else "")
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ValueError("at: not a time in ISO 8601 with its zone")
+    return Entry(place=place, label=label, reason=reason, at=time)
 
 
 def _whole_length(path: Path) -> int:

@@ -302,7 +302,7 @@ def read_plan(folder: Path) -> RatingPlan:
         table = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{folder}: no plan here; `rate plan` makes one") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{place}: not a plan: {error}") from error
     if isinstance(table, dict) and table.get("format") != FORMAT:
         raise UserError(f"{place}: a plan of format {table.get('format')!r}; this version reads {FORMAT}")
@@ -313,6 +313,11 @@ def read_plan(folder: Path) -> RatingPlan:
     return plan
 
 
-def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
-    """What raters read of each reply, by its key."""
-    return {str(row.pop("key")): row for _, row in read_rows(folder / TEXTS_FILE)}
+def read_texts(folder: Path, plan: RatingPlan) -> dict[str, dict[str, Any]]:
+    """Return what raters read of each reply, by its key."""
+    path = folder / TEXTS_FILE
+    texts = {str(row.pop("key", "")): row for _, row in read_rows(path)}
+    for key in plan.items:
+        if not all(isinstance(texts.get(key, {}).get(name), str) for name in ("prompt", "response")):
+            raise UserError(f"{path}: no texts of the reply {key!r}; was the file edited?")
+    return texts

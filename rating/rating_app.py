@@ -43,7 +43,8 @@ class RatingService:
     """The plan, its texts and its journal."""
 
     def __init__(self, folder: Path) -> None:
-        self.plan, self.texts = read_plan(folder), read_texts(folder)
+        self.plan = read_plan(folder)
+        self.texts = read_texts(folder, self.plan)
         self.journal = Journal(folder, self.plan)
 
     def state(self, token: str) -> dict[str, Any]:

@@ -103,7 +103,10 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     edited = handed_back(plan, token, [0, 1, 2])
     edited["ratings"][1]["key"] = "another"
     changed = handed_back(plan, token, [0])
-    changed["ratings"][0] |= {"label": LABELS[LABELS.index(label_at(token, 0)) - 1], "at": "2027"}
+    changed["ratings"][0] |= {
+        "label": LABELS[LABELS.index(label_at(token, 0)) - 1],
+        "at": "2026-02-01T00:00:00Z",
+    }
     beyond = handed_back(plan, token, [0])
     beyond["ratings"][0]["place"] = 40
     files = {
@@ -112,7 +115,7 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
         "edited.json": edited,
         "changed.json": changed,
         "beyond.json": beyond,
-        "holes.json": {"token": token, "ratings": [{}]},
+        "holes.json": {"format": 1, "token": token, "ratings": [{}]},
         "none.json": [1],
     }
     for name, content in files.items():
@@ -123,9 +126,9 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     refused = run("rate", "collect", folder, *paths, code=2).stderr
     for said in (
         "foreign.json: of another plan",
-        "edited.json: no such reply in the plan, or no label: ",
-        "beyond.json: it lacks what such a file has",
-        "holes.json: it lacks what such a file has",
+        "edited.json: rating 2: key: ",
+        "beyond.json: rating 1: place: ",
+        "holes.json: rating 1: place: ",
         "none.json: neither a file that a rating page saved nor a sheet",
         "twice.json: neither a file that a rating page saved nor a sheet",
         "--skip-invalid",
@@ -139,6 +142,93 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     rows = {row.id: row for row in read_ratings(folder / "ratings.jsonl")}
     assert len(rows) <= 2
     run("rate", "collect", tmp_path / "other", code=2)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("token", []),
+        ("token", {"a": 1}),
+        ("format", 2),
+        ("ratings", {"0": {}}),
+        ("ratings", [[]]),
+        ("ratings", "many"),
+        ("place", True),
+        ("place", 0.0),
+        ("place", -1),
+        ("place", 10**300),
+        ("key", ["a"]),
+        ("label", None),
+        ("label", ["Good"]),
+        ("label", "good"),
+        ("reason", 7),
+        ("reason", {"a": []}),
+        ("reason", "a" * 2001),
+        ("at", 7),
+        ("at", None),
+        ("at", "yesterday"),
+        ("at", "2026-01-01T00:00:00"),
+        ("at", "9998-01-01T00:00:00Z"),
+        ("at", "2026-01-01T00:00:00Z" + " " * 500),
+    ],
+)
+def test_every_field_of_a_returned_file_is_checked(tmp_path: Path, field: str, value: object) -> None:
+    folder, file = tmp_path / "plan", tmp_path / "back.json"
+    plan = make_plan(folder, people=1, each=12)
+    content = handed_back(plan, next(iter(plan.raters)), [0, 1])
+    (content if field in content else content["ratings"][0])[field] = value
+    file.write_text(json.dumps(content))
+    refused = run("rate", "collect", folder, file, code=2).stderr
+    assert "back.json" in refused and not (folder / "ratings.jsonl").exists()
+    assert field in ("token", "format", "ratings") or f"{field}: " in refused
+
+
+def test_a_file_with_more_ratings_than_replies_is_refused(tmp_path: Path) -> None:
+    folder, file = tmp_path / "plan", tmp_path / "back.json"
+    plan = make_plan(folder, people=1, each=12)
+    content = handed_back(plan, next(iter(plan.raters)), [0] * 13)
+    file.write_text(json.dumps(content))
+    assert "12" in run("rate", "collect", folder, file, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("reason", "a" * 2001), ("task", "{token}-\u00b2-{key}"), ("task", "{token}-" + "9" * 5000)],
+)
+def test_every_cell_of_a_returned_sheet_is_checked(tmp_path: Path, column: str, value: str) -> None:
+    folder, sheet = tmp_path / "plan", tmp_path / "sheet.jsonl"
+    plan = make_plan(folder, people=1, each=12)
+    ((token, rater),) = plan.raters.items()
+    row = {"task": f"{token}-2-{rater.order[2]}", "rating": "Good", "reason": ""}
+    sheet.write_text(json.dumps(row | {column: value.format(token=token, key=rater.order[2])}) + "\n")
+    assert f"sheet.jsonl:1: {column}: " in run("rate", "collect", folder, sheet, code=2).stderr
+
+
+def test_raters_whose_answers_carry_no_information_are_marked_and_still_count(tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    plan = make_plan(folder, people=4, each=12)
+    steady, same, hasty, brief = plan.raters
+    files = {
+        token: handed_back(plan, token, list(range(3 if token == brief else 12))) for token in plan.raters
+    }
+    for token, file in files.items():
+        for row in file["ratings"]:
+            row["at"] = f"2026-01-01T00:{row['place']:02}:00Z"
+            if token in (same, brief):
+                row["label"] = "Good"
+            if token == hasty:
+                row["at"] = f"2026-01-01T00:00:{row['place'] // 4:02}.{row['place'] % 4}Z"
+        (tmp_path / f"{plan.raters[token].name}.json").write_text(json.dumps(file))
+    paths = sorted(tmp_path.glob("rater-*.json"))
+    done = run("rate", "collect", folder, *paths, "--json")
+    marked = json.loads(done.stdout)["marked"]
+    assert set(marked) == {plan.raters[same].name, plan.raters[hasty].name}
+    told = json.loads((folder / "consistency.json").read_text())["raters"]
+    assert {name: rater["marks"] for name, rater in told.items() if rater["marks"]} == marked
+    said = run("rate", "collect", folder, *paths).stderr
+    assert all(name in said for name in marked) and plan.raters[steady].name not in said
+    rated = {row.rater for row in read_ratings(folder / "ratings.jsonl")}
+    assert rated == {rater.name for rater in plan.raters.values()}
 
 
 def test_a_sheet_comes_back_through_a_spreadsheet(tmp_path: Path) -> None:

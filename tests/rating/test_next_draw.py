@@ -151,7 +151,7 @@ def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     said = run("rate", "next", folder, file, "--each", 60)
     assert "360 more to rate by 6 people" in said.output
     plan = read_plan(folder)
-    assert set(read_texts(folder)) == set(plan.items)
+    assert set(read_texts(folder, plan)) == set(plan.items)
     rate_all(folder, plan, good)
     said = run("rate", "status", folder)
     assert "blimtar-7b and quorvex-large: settled: blimtar-7b is better; +" in said.output

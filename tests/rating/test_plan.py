@@ -102,7 +102,7 @@ def test_a_rater_gets_no_name_of_a_model(tmp_path: Path) -> None:
     texts = (tmp_path / "texts.jsonl").read_text()
     assert not any(name in texts for name in NAMES)
     assert read_plan(tmp_path) == plan
-    assert set(read_texts(tmp_path)) == set(plan.items)
+    assert set(read_texts(tmp_path, plan)) == set(plan.items)
     for token, rater in plan.raters.items():
         assert len(token) == 32 and int(token, 16) and rater.name.startswith("rater-")
     again = draw_plan(made_replies(), people=3, each=12, seed=1).plan
