@@ -25,6 +25,8 @@ from typing import IO, Any
 
 from repository import ROOT
 
+from data.records import digest_json
+
 SEEDS = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
 TIMEOUT = 120.0
 LOADED = (
@@ -137,13 +139,16 @@ class Case:
 
 
 def read_untimed(path: Path) -> str:
-    """A file without the times in it."""
+    """A file without the times in it, nor the digest that covers them, which has to be right."""
     raw = path.read_bytes()
     if path.suffix != ".json":
         return raw.decode("latin-1")
     content = json.loads(raw)
     if isinstance(content, dict):
-        content = {key: value for key, value in content.items() if key not in UNTIMED}
+        timed = [key for key in UNTIMED if key in content]
+        if timed and "digest" in content:
+            assert content.pop("digest") == digest_json(content), f"{path}: wrong digest"
+        content = {key: value for key, value in content.items() if key not in timed}
     return json.dumps(content)
 
 
