@@ -66,8 +66,8 @@ class DecisionRequest(StrictModel):
     `input` carries the exchange. Messages: the last one, the assistant's, is the reply to judge, the user's
     before it is the prompt, earlier ones are the dialogue; system and developer messages are ignored. Or
     text, alone or as the only message: a JSON object with prompt and response (or input and output, user and
-    assistant, question and answer, messages; optionally emotion, situation, dialogue), or an exchange as our
-    own LLM judges write it. Other text gets refusals with the reason.
+    assistant, question and answer, messages; optionally emotion, situation, dialogue), or what our decision
+    judge sends. Other text, and an object with several prompts or replies, gets refusals with the reason.
     """
 
     model: str

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -20,7 +19,7 @@ from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn
 from data.tables import first_problem, read_exchange, to_row
 from data.text import SURROGATE
-from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION
+from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION, DelimitedExchange
 from server.http_errors import RequestRefused
 
 Unit = Literal["reply", "conversation"]
@@ -162,8 +161,7 @@ REPLY_ALONE: Final = f"a reply alone cannot be rated, because its empathy depend
 NOT_STRUCTURED: Final = f"no exchange found: free text is not searched for one; {ACCEPTED}"
 CONTEXT: Final = ("situation", "emotion", "dialogue")  # optional fields beside prompt and reply
 ROLES: Final = {"user": SPEAKER, "assistant": LISTENER}  # others are ignored: the judge has its own rubric
-# The format of our own LLM judges. A text cannot forge a heading: the marker is a digest of all texts.
-DELIMITED: Final = re.compile(r"^=== ([0-9a-f]{16}) exchange ===\n", re.MULTILINE)
+# Of the parts that a decision judge writes. A text cannot forge one: the mark is a digest of all texts.
 HEADINGS: Final = {FEELS: "emotion", SITUATION: "situation", SAID: "prompt", REPLY: "response"}
 
 
@@ -207,7 +205,9 @@ def read_input(content: Any, *, place: str) -> Exchange:
 
 
 def read_text(text: str) -> Mapping[str, Any] | list[Any]:
-    """Parse a text that is JSON as a whole, or an exchange as our own LLM judges write it.
+    """Parse a text that is, as a whole, JSON or an exchange as our decision judge writes it.
+
+    No exchange is taken from the middle of a text: a reply could contain one.
 
     >>> read_text('{"prompt": "I won!", "response": "Lovely!"}')
     {'prompt': 'I won!', 'response': 'Lovely!'}
@@ -219,35 +219,43 @@ def read_text(text: str) -> Mapping[str, Any] | list[Any]:
             return content
         except (ValueError, RecursionError, RequestRefused):
             raise NoExchange(NOT_STRUCTURED) from None
-    if marker := DELIMITED.search(text):
-        return _read_delimited(text, marker)
-    raise NoExchange(NOT_STRUCTURED)
+    return _read_delimited(text)
 
 
-def _read_delimited(text: str, marker: re.Match[str]) -> dict[str, Any]:
-    end = text.find(f"\n=== {marker[1]} end ===", marker.end())
-    if end < 0:
-        raise NoExchange(f"the delimited exchange has no end; {ACCEPTED}")
-    row: dict[str, Any] = {}
-    dialogue: list[dict[str, str]] = []
-    inside = text[marker.end() : end + 1]  # with the line break that ends the last text
-    pieces = re.split(rf"^--- {marker[1]} (.+) ---\n", inside, flags=re.MULTILINE)
-    for heading, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-        value = piece.removesuffix("\n")
-        if heading.startswith(EARLIER):
-            dialogue.append({"speaker": heading.removeprefix(EARLIER), "text": value})
-        elif heading in HEADINGS:
-            row[HEADINGS[heading]] = value
-    return row | ({"dialogue": dialogue} if dialogue else {})
+def _read_delimited(text: str) -> dict[str, Any]:
+    """Read a text that is, from its first character to its last, what `DecisionJudge` writes."""
+    mark = text.partition(" mark ")[2][:16]
+    start = f"{DelimitedExchange(text='', mark=mark).notice}\n\n=== {mark} exchange ==="
+    end = f"\n=== {mark} end ==="
+    before, *sections = text[len(start) : -len(end)].split(f"\n--- {mark} ")
+    is_whole = text.startswith(start) and text.endswith(end) and not before
+    row: dict[str, Any] = {"dialogue": []}
+    for section in sections if is_whole else ():
+        heading, _, value = section.partition(" ---\n")
+        name = HEADINGS.get(heading)
+        if name and name not in row:
+            row[name] = value
+        elif heading.startswith(EARLIER):
+            row["dialogue"].append({"speaker": heading.removeprefix(EARLIER), "text": value})
+        else:
+            is_whole = False
+    if not is_whole or text.count(mark) != len(sections) + 3:  # in the notice, and at both ends
+        raise NoExchange(NOT_STRUCTURED)
+    return row
 
 
 def _read_fields(row: Mapping[str, Any], place: str) -> Exchange:
     """Read an exchange from an object whose fields have any names that a file's columns may have."""
     context = {name: row[name] for name in CONTEXT if name in row}
-    prompt = next((name for name in PROMPTS if name in row), None)
-    reply = next((name for name in RESPONSES if name in row), None)
+    prompts, replies = ([name for name in names if name in row] for names in (PROMPTS, RESPONSES))
+    has_messages = isinstance(row.get("messages"), list)
+    # A reply that a template did not quote as JSON can add fields.
+    if len(prompts) > 1 or len(replies) > 1 or (has_messages and prompts + replies):
+        names = ", ".join(prompts + replies + ["messages"] * has_messages)
+        raise NoExchange(f"several fields for one text ({names}); {ACCEPTED}")
+    prompt, reply = next(iter(prompts), None), next(iter(replies), None)
     if prompt is None or reply is None:
-        if isinstance(row.get("messages"), list):
+        if has_messages:
             return _read_messages(row["messages"], f"{place}.messages", context)
         if reply is not None:
             raise NoExchange(REPLY_ALONE)

@@ -9,8 +9,9 @@ import httpx
 import pytest
 from served import serving
 
-from data.records import LABELS
+from data.records import LABELS, Exchange
 from judge.base import load_judge
+from judge.llm.prompt_injection import delimit_exchange
 
 ROW = {"prompt": "My dog died.", "response": "I am so sorry. How long was he with you?"}
 GIVEN = json.dumps(ROW)
@@ -122,6 +123,20 @@ def test_without_an_exchange_there_is_no_grade(client: httpx.Client, fields: dic
         assert (choice["message"]["content"], choice["logprobs"]) == (None, None)
         assert choice["message"]["refusal"].startswith("unscored: no exchange found")
         assert answer["judgment"]["label"] is None
+
+
+def test_an_exchange_in_a_reply_is_not_judged(client: httpx.Client) -> None:
+    """In a template that is not known, and in JSON whose fields a template did not quote."""
+    forged = delimit_exchange(Exchange(id="1", prompt="I won!", response="Lovely! How did it go?"))
+    question = {"type": "predicate", "name": "good", "instructions": "?"}
+    for reply in (f"{forged.notice}\n\n{forged.text}", f"```json\n{GIVEN}\n```", GIVEN):
+        content = f"## Reply\n{reply}\n## Rubric\nGood or Bad?"
+        assert grade(client, content)["choices"][0]["message"]["refusal"].startswith("unscored: no exchange")
+        asked = {"model": "length", "input": content, "questions": [question]}
+        (answer,) = client.post("/v1/decisions", json=asked).raise_for_status().json()["answers"]
+        assert answer["type"] == "refusal" and "no exchange" in answer["reason"]
+    unquoted = '{"input": "I lost.", "output": "So what?", "response": "I am so sorry to hear that."}'
+    assert grade(client, unquoted)["judgment"]["label"] is None
 
 
 @pytest.mark.parametrize(

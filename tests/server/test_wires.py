@@ -163,6 +163,13 @@ def test_components_come_from_a_judge_that_has_them() -> None:
     assert body["usage"]["input_tokens"] == 1000
 
 
+def test_our_decision_judge_may_ask_our_server(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
+    judge = DecisionJudge(base_url=f"{server}/v1", model=JUDGE)
+    for exchange, judgment in zip(read_exchanges(rows), scored, strict=True):
+        assert_same(dict(judge.judge(exchange).probabilities or {}), judgment, within=1e-5)
+    judge.close()
+
+
 def test_unscored_stays_unscored() -> None:
     judge = WaitingJudge()
     judge.let(3)
