@@ -13,7 +13,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
@@ -152,15 +152,15 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     options = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    first = options.seed * 10_000
+    first, rows = options.seed * 10_000, []
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(disturb, name, options.kills, first) for name in options.only]
         print("| command | kills | disk failures | two processes | lost | doubled | seconds |", flush=True)
         print("|---|---|---|---|---|---|---|", flush=True)
-        rows = [future.result() for future in waiting]
-    for row in sorted(rows, key=lambda row: row.command):
-        cells = (row.command, row.kills, row.disk, row.races, row.lost, row.doubled, row.seconds)
-        print("| " + " | ".join(map(str, cells)) + " |")
+        for future in as_completed(waiting):
+            rows.append(row := future.result())
+            cells = (row.command, row.kills, row.disk, row.races, row.lost, row.doubled, row.seconds)
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     for story in (story for row in rows for story in row.stories):
         print(story, file=sys.stderr)
     return int(any(row.lost or row.doubled or row.stories for row in rows))

@@ -26,7 +26,8 @@ LOADED = (
     *("judge.cascade", "judge.llm.answer_prompts", "judge.llm.batch", "judge.llm.decision", "judge.panel"),
     *("nightly.dashboard.build", "nightly.night", "rating.collect", "rating.handouts"),
     *("reports.calibration.calibration_page", "reports.html", "reports.terminal"),
-    *("jinja2", "scipy.stats", "scipy.optimize"),
+    *("commands.compare", "commands.nightly", "commands.rate", "commands.score"),
+    *("jinja2", "onnxruntime", "scipy.stats", "scipy.optimize", "tokenizers"),
 )
 COUNT = 24
 PANAS = read_questionnaire("PANAS")
