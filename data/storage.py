@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors
+from data.text import PASSWORD
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
 BLOCK = 1 << 20
@@ -90,6 +91,11 @@ def find_source(place: str) -> Source:
     """The table, or the shards, that a person means by a path, a quoted glob or a URL."""
     place = place.removeprefix("file://")
     if "://" in place:
+        if PASSWORD.search(place):
+            raise UserError(
+                "the URL holds a password, which would be printed and stored with the run; "
+                "set the credentials of the store in its own variables or files"
+            )
         return _find_remote(place)
     path = Path(place)
     if path.is_dir():

@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 
 UNDEFINED = "undefined"
 MINUS = "\N{MINUS SIGN}"
+# In a URL, or in a path made of one; github://organization:repository@branch has none.
+PASSWORD = re.compile(r"((?<!github):/{1,2})[^/\s:]*:[^/\s]*@")
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # wide forms of = + - @ do as well
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
@@ -50,8 +52,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Make a text of several lines safe for a terminal, such as an error that quotes a file or a server."""
-    return "\n".join(printable(line) for line in text.split("\n"))
+    """Make a text of several lines safe for a terminal, such as an error that quotes a file or a server.
+
+    >>> printable_lines("https://me:secret@example.org/a.csv: no such file")
+    'https://***@example.org/a.csv: no such file'
+    """
+    return "\n".join(printable(line) for line in PASSWORD.sub(r"\1***@", text).split("\n"))
 
 
 def disarm(cell: str) -> str:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -24,6 +25,10 @@ PYTHON = "EMPATHY_JUDGE_PYTHON"
 LAST_OUTPUT = 2000  # characters of a failed child's stderr
 GRACE = 5.0  # seconds for a child to end
 RETRIES = 5  # while a server is full
+LONGEST_WAIT = 60  # seconds before a retry, whatever Retry-After says
+LARGEST_ANSWER = 64 << 20  # bytes
+LONGEST_MESSAGE = 500  # characters of a server's message
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class JudgeError(Exception):
@@ -185,15 +190,25 @@ class ServerConnection:
     """A judge that `empathy-judge serve` serves under a URL."""
 
     def __init__(self, url: str, *, key: str | None, timeout: float | None) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if "@" in url or "?" in url:  # not shown: it may hold a password
+            raise JudgeError("url: holds a password or a query; give the address only, and the key as `key`")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            host = parts.hostname
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in ("http", "https"):
             raise JudgeError(f"url: one such as http://127.0.0.1:8321 is needed, not {url!r}")
+        if key and parts.scheme == "http" and host not in LOOPBACK:
+            raise JudgeError("url: the key would be sent unencrypted; use https, or a tunnel to 127.0.0.1")
+        if key and not (key.isascii() and key.isprintable()):  # an error about the header would quote it
+            raise JudgeError("key: not a valid key: it has line breaks or non-ASCII characters")
         self._url, self._timeout = url.rstrip("/").removesuffix("/v1"), timeout
         self._headers = {"Content-Type": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if parts.hostname in ("127.0.0.1", "localhost", "::1"):
+        if host in LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -204,17 +219,16 @@ class ServerConnection:
             request = urllib.request.Request(self._url + route, data=data, headers=self._headers)
             try:
                 with self._opener.open(request, timeout=self._timeout) as answer:
-                    result: dict[str, Any] = json.load(answer)
-                    return result
+                    return _read_object(answer)
             except urllib.error.HTTPError as error:
                 with error:
                     after, complaint = error.headers.get("Retry-After", ""), _complaint(error)
-                if error.code == 503 and after.isdigit() and tries_left:
-                    time.sleep(int(after))
+                if error.code == 503 and after.isdecimal() and tries_left:
+                    time.sleep(min(int(after[:9]), LONGEST_WAIT))
                     continue
                 raise JudgeError(f"{self._url}{route}: {error.code}: {complaint}") from None
-            except (OSError, ValueError) as error:
-                reason = getattr(error, "reason", error)
+            except (OSError, ValueError, RecursionError, HTTPException) as error:
+                reason = str(getattr(error, "reason", error))[:LONGEST_MESSAGE]
                 raise JudgeError(
                     f"{self._url}{route}: {reason}; is the server running? empathy-judge serve starts one"
                 ) from error
@@ -231,8 +245,18 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def _read_object(answer: IO[bytes]) -> dict[str, Any]:
+    content = answer.read(LARGEST_ANSWER + 1)
+    if len(content) > LARGEST_ANSWER:
+        raise ValueError(f"an answer larger than {LARGEST_ANSWER:,} bytes")
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("an answer that is no JSON object")
+    return found
+
+
 def _complaint(error: urllib.error.HTTPError) -> str:
     try:
-        return str(json.load(error)["error"]["message"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return str(error.reason)
+        return str(_read_object(error)["error"]["message"])[:LONGEST_MESSAGE]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, HTTPException):
+        return str(error.reason)[:LONGEST_MESSAGE]

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from calibration.estimate import UNDEFINED
 from data.errors import UserError
+from judge.llm.endpoint import is_loopback
 from nightly.output import FinishedNight, as_dict
 from nightly.schema import ModelResult, NightRecord
 from reports.html import as_page as as_html_page
@@ -34,6 +35,11 @@ def collector_url(environment: Mapping[str, str]) -> str:
         raise UserError(
             "--otel: name the collector in OTEL_EXPORTER_OTLP_ENDPOINT, such as http://127.0.0.1:4318"
         )
+    is_secret = environment.get("OTEL_EXPORTER_OTLP_HEADERS") or "@" in urlsplit(url).netloc
+    if is_secret and urlsplit(url).scheme == "http" and not is_loopback(url):
+        raise UserError(
+            "--otel: the headers or the password for the collector would be sent unencrypted; use https"
+        )
     return url
 
 
@@ -50,14 +56,15 @@ def send_events(record: NightRecord, environment: Mapping[str, str]) -> str | No
     body = events_body(record, service=environment.get("OTEL_SERVICE_NAME") or "empathy-judge")
     try:
         # json.dumps escapes: a model's name may hold what is no text in UTF-8. No redirects.
-        answer = httpx.post(
+        with httpx.stream(
+            "POST",
             url,
             content=json.dumps(body).encode(),
             headers={"Content-Type": "application/json", **headers},
             timeout=WAIT,
             follow_redirects=False,
-        )
-        problem = "" if answer.is_success else f"status {answer.status_code}"
+        ) as answer:  # its body is not read
+            problem = "" if answer.is_success else f"status {answer.status_code}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         problem = type(error).__name__
     return f"events were not sent to {urlsplit(url).hostname}: {problem}" if problem else None

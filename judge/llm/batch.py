@@ -38,6 +38,7 @@ DISCOUNT: Final = 0.5
 POLL_SECONDS: Final = 30.0
 MOST_REQUESTS: Final = 50_000  # in one file, by the limits of the API
 MOST_FILE_BYTES: Final = 200 * 10**6
+LARGEST_LINE: Final = 1 << 20  # bytes of an answer, on average over a file
 MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
 ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
 
@@ -379,7 +380,7 @@ class BatchRun:
                 continue
             files.append(path)
             if not path.exists():  # else an earlier command has downloaded it
-                self._download(str(identity), path)
+                self._download(str(identity), path, part)
         for position, judgment in collect_part(self.judge, part, self.left, files, key=self.key):
             self._keep(position, judgment)
         part.is_collected = True
@@ -416,8 +417,9 @@ class BatchRun:
 
         return self._ask("/files", send)
 
-    def _download(self, file_id: str, to: Path) -> None:
-        """Download a file completely or not at all."""
+    def _download(self, file_id: str, to: Path, part: BatchPart) -> None:
+        """Download a part's file completely or not at all."""
+        most = (1 + part.requests) * LARGEST_LINE
 
         def send(client: Any) -> None:
             with (
@@ -426,8 +428,13 @@ class BatchRun:
                 unfinished.open("wb") as out,
                 client.files.with_streaming_response.content(file_id) as response,
             ):
-                for part in response.iter_bytes():
-                    out.write(part)
+                for received in response.iter_bytes():
+                    if out.tell() + len(received) > most:
+                        raise OperationalError(
+                            f"{self.state.base_url}: the file {file_id} is larger than {most:,} bytes, "
+                            f"for {part.requests:,} requests; ask for shorter answers (max_tokens)"
+                        )
+                    out.write(received)
 
         self._ask(f"/files/{file_id}/content", send)
 

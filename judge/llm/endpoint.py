@@ -79,15 +79,15 @@ class CallFailed(Exception):
 
 def check_base_url(base_url: str) -> str:
     """Return a base URL that can be called and shown: http(s), a host, and nothing secret in it."""
-    try:
-        parts = urlsplit(base_url)
-        has_login, has_host = "@" in parts.netloc, bool(parts.hostname) and parts.port != 0
-    except ValueError as error:
-        raise UserError(f"base_url: not a URL: {error}") from None
-    if has_login:
+    if "@" in base_url:  # wherever it stands: no message may quote it
         raise UserError(
             "base_url: holds a user or password; put the key into an environment variable (key_env)"
         )
+    try:
+        parts = urlsplit(base_url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise UserError(f"base_url: not a URL: {error}") from None
     if parts.query or parts.fragment:
         raise UserError("base_url: ends in a query; give the address only, such as http://127.0.0.1:8000/v1")
     if parts.scheme not in ("http", "https") or not has_host or not base_url.isprintable() or " " in base_url:

@@ -64,6 +64,27 @@ def test_events_of_opentelemetry_reach_the_collector(tmp_path: Path, monkeypatch
     assert check["gen_ai.evaluation.score.label"] == "pass"
 
 
+@pytest.mark.parametrize(
+    ("collector", "headers"),
+    [("http://collector.example:4318", "key=hunter2"), ("http://me:hunter2@collector.example:4318", "")],
+)
+def test_no_secret_goes_to_a_collector_over_plain_http(
+    collector: str, headers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    Path("n.toml").write_text("")
+    done = CliRunner().invoke(cli.main, ["nightly", "n.toml", "--otel"])
+    assert done.exit_code == 2 and "unencrypted" in done.stderr and "hunter2" not in done.output
+
+
+@pytest.mark.parametrize("command", ["score", "compare", "calibrate"])
+def test_a_password_in_a_url_is_not_printed(command: str) -> None:
+    place = "https://me:hunter2@127.0.0.1:9/replies.jsonl"
+    done = CliRunner().invoke(cli.main, [command, place, place])
+    assert done.exit_code == 2 and "hunter2" not in done.output, done.output
+
+
 def test_mlflow_is_asked_for_by_name_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

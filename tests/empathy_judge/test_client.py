@@ -15,6 +15,7 @@ import pytest
 from own_project import make_judge_environment, make_project, run_in
 from repository import ROOT, SAMPLES
 from served import serving
+from servers import Answer, ScriptedServer
 
 import empathy_judge
 import judge
@@ -120,6 +121,66 @@ def test_what_goes_wrong_is_told(length: JudgeClient) -> None:
         JudgeClient(python="/no/such/python").judge("I won!", "Lovely!")
     with pytest.raises(JudgeError, match="one such as http"):
         JudgeClient(url="localhost:8321")
+
+
+def all_messages(error: BaseException | None) -> str:
+    """What a traceback would quote of an error and its causes."""
+    return f"{error}{all_messages(error.__cause__ or error.__context__)}" if error else ""
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://me:hunter2@127.0.0.1:8321", "password"),
+        ("me:hunter2@127.0.0.1:8321", "password"),
+        ("https://judge.example/?key=hunter2", "query"),
+        ("http://[hunter", "one such as http"),
+        ("http://judge.example", "unencrypted"),
+        ("http://127.0.0.1.judge.example", "unencrypted"),
+    ],
+)
+def test_no_key_goes_over_plain_http_and_no_password_is_shown(
+    url: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMPATHY_JUDGE_KEY", "hunter2-key")
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: pytest.fail("asked for an address"))
+    with pytest.raises(JudgeError, match=says) as caught:
+        JudgeClient(url=url).judge("I won!", "Lovely!")
+    assert "hunter2" not in all_messages(caught.value)
+
+
+def test_a_key_that_is_no_header_is_not_shown() -> None:
+    with pytest.raises(JudgeError, match="key") as caught:
+        JudgeClient(url="http://127.0.0.1:9", key="hunter2\nnext").judge("I won!", "Lovely!")
+    assert "hunter2" not in all_messages(caught.value)
+
+
+@pytest.mark.parametrize("after", ["86400", "9" * 5000, "\u00b2"])
+def test_no_server_keeps_the_client_waiting(after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    busy = Answer(status=503, headers={"Retry-After": after})
+    with ScriptedServer(lambda call: busy) as server, pytest.raises(JudgeError, match="503"):
+        JudgeClient(url=server.base_url).judge("I won!", "Lovely!")
+    assert len(server.calls) <= 5 and all(0 <= wait <= 60 for wait in waits)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(body={"judge": "x" * 10_000}),
+        Answer(status=400, body={"error": {"message": "x" * 10_000}}),
+        Answer(status=400, body="x" * 10_000),
+        Answer(body="[" * 900 + "]" * 900),
+        Answer(body="[" * 100_000),
+        Answer(raw=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
+    ],
+)
+def test_no_answer_is_larger_than_its_limit(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("empathy_judge.connections.LARGEST_ANSWER", 2_000)
+    with ScriptedServer(lambda call: answer) as server, pytest.raises(JudgeError) as caught:
+        JudgeClient(url=server.base_url).judge("I won!", "Lovely!")
+    assert len(str(caught.value)) < 1_000
 
 
 def test_a_child_that_was_killed_is_started_again(length: JudgeClient) -> None:

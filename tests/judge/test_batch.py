@@ -173,6 +173,21 @@ def test_waiting_polls_until_all_is_there(
     assert rests == [30.0] * 3 and len(judged()) == 5
 
 
+def test_a_file_of_answers_has_a_limit(
+    server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_responses(5)
+    write_judge(server)
+    server.is_done = True
+    with monkeypatch.context() as small:
+        small.setattr("judge.llm.batch.LARGEST_LINE", 20)
+        done = score(path, "--batch", "--out", "run")
+        assert done.exit_code == 5 and "larger than 100 bytes" in done.stderr
+    assert not list(Path("run").glob("*output*"))
+    assert score(path, "--batch", "--out", "run").exit_code == 0
+    assert len(judged()) == 5
+
+
 def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(
     server: BatchServer, write_responses: Write
 ) -> None:

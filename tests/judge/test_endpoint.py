@@ -359,6 +359,9 @@ def test_a_key_in_the_place_of_its_name_is_refused_and_not_repeated() -> None:
         ("http://127.0.0.1/v1\nHost: x", "is not an http"),
         ("https://me:hunter2-pass@host/v1", "holds a user or password"),
         ("https://host/v1?api-key=hunter2-pass", "ends in a query"),
+        ("me:hunter2-pass@host/v1", "holds a user or password"),
+        ("http:/me:hunter2-pass@host/v1", "holds a user or password"),
+        ("http://me:hunter2-pass\u2100@host/v1", "holds a user or password"),
     ],
 )
 def test_only_plain_http_addresses_are_taken(base_url: str, said: str) -> None:
