@@ -259,13 +259,21 @@ def _is_same(one: Any, other: str) -> bool:
 def read_collected(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of an earlier collection."""
     place = folder / RATINGS_FILE
-    return [row for _, row in read_rows(place)] if place.exists() else []
+    rows = list(read_rows(place)) if place.exists() else []
+    for line, row in rows:
+        if not all(
+            isinstance(row.get(name), str) for name in ("id", "rater", "rating", "model", "prompt_key")
+        ):
+            raise UserError(
+                f"{place}:{line}: not a row of `rate collect`; remove the row, or delete the file"
+            )
+    return [row for _, row in rows]
 
 
 def find_missing(collected: Collected, folder: Path) -> list[str]:
     """Return raters of an earlier collection that are not in this one: writing it would lose theirs."""
     present = {row["rater"] for row in collected.rows}
-    before = dict.fromkeys(str(row.get("rater", "")) for row in read_collected(folder))
+    before = dict.fromkeys(row["rater"] for row in read_collected(folder))
     return [name for name in before if name not in present]
 
 
@@ -303,10 +311,14 @@ def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path] = ())
 def count_rated(folder: Path, plan: RatingPlan) -> dict[str, int]:
     """Return the number of ratings by rater's token: given on the page, or collected from files."""
     path = folder / CONSISTENCY_FILE
-    collected = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}
-    places = {
-        token: set(collected.get(rater.name, {}).get("places", ())) for token, rater in plan.raters.items()
-    }
+    try:
+        collected = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}
+        places = {
+            token: set(collected.get(rater.name, {}).get("places", ()))
+            for token, rater in plan.raters.items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: edited or damaged; run `rate collect` again") from error
     for token, entry in read_journal(folder, plan):  # the page counts: there a rating may be undone
         (places[token].discard if entry.label is None else places[token].add)(entry.place)
     return {token: len(rated) for token, rated in places.items()}

@@ -271,7 +271,7 @@ def _choose(
     models = {name: model for name, model in everyone.items() if name in wanted}
     if len(models) + len(request.baselines) - len(judged) < 2:
         raise UserError(
-            f"one model only, {next(iter(models))!r}; give another run or file too, or --baseline study:human"
+            f"one model only, {', '.join(models)!r}; give another run or file too, or --baseline study:human"
         )
     baselines: list[JudgedModel | PublishedModel] = [
         published(name) if is_published(name) else everyone[name] for name in dict.fromkeys(request.baselines)

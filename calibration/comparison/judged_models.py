@@ -297,6 +297,10 @@ def _judged_model(
     name: str, model: str, judgments: Sequence[Judgment], ratings: Mapping[str, Sequence[Rating]]
 ) -> JudgedModel:
     scored = [item for item in judgments if item.label is not None or item.probabilities is not None]
+    if any(item.probabilities is not None and set(item.probabilities) != set(LABELS) for item in scored):
+        raise UserError(
+            f"{name}: probabilities are expected of {', '.join(LABELS)}; `score` its replies again"
+        )
     place = {item.id: number for number, item in enumerate(scored)}
     own_ratings = [rating for item in scored for rating in ratings.get(item.id, ())]
     for rating in own_ratings:

@@ -316,7 +316,7 @@ def _read_parquet(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
             for batch in _parquet_batches(parquet, stream, path, header):
                 yield from _rows_of(batch, number, path, on_bad)
                 number += batch.num_rows
-    except (arrow.ArrowException, OSError, UnicodeError) as error:  # a column's name may be no text
+    except (arrow.ArrowException, OSError, UnicodeError, LookupError) as error:  # or a damaged name
         raise UserError(f"{path}: not a Parquet file: {error}") from error
 
 

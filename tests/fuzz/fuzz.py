@@ -1,20 +1,24 @@
 """Changed inputs to every command and parser: nothing but a message for the user may come of one.
 
     python tests/fuzz/fuzz.py --inputs 200000 --seed 0 > fuzz.json
+    python tests/fuzz/fuzz.py --minutes 10 --seed 35 > fuzz.json
 
-A file goes to the command that reads it, an answer of a model or a server to the parser behind the network.
-The same seed gives the same inputs. An input that breaks a target is stored in `corpus/<target>/crash-...`,
-where the tests try it from then on; the exit code is then 1.
+A file goes to the command that reads it, a request to the server, an answer of a model to the parser behind
+the network. The same seed gives the same inputs, of which a slow machine tries fewer in the same time. An
+input that breaks a target is stored in `corpus/<target>/crash-...`, where the tests try it from then on; the
+exit code is then 1.
 """
 
 import argparse
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,6 +37,8 @@ if str(ROOT) not in sys.path:
 
 KEY: Final = "sk-canary-0123456789"  # in server answers; no parser may return it
 SECONDS: Final = 20  # an input that takes longer hangs
+MEMORY: Final = 6 << 30  # bytes of address space; an input that needs more is a bomb
+MOST_INPUTS: Final = 10**9  # as good as no limit
 MOST_CRASHES: Final = 5  # stored per target: one fault shows in many ways
 LONGEST: Final = 1 << 16  # bytes; a longer input finds no more
 REPLIES: Final = tuple(
@@ -156,7 +162,19 @@ COMMANDS: Final[dict[str, tuple[object, ...]]] = {
     "FailedESConv.json": ("import", "esconv", FILE, "--out", "set"),
     "dstc9_dep_step2_eval.csv": ("import", "dep", FILE, "--out", "set"),
 }
+COLLECT: Final = ("rate", "collect", "plan", FILE, "--skip-invalid")
+COMMANDS |= {
+    **{f"returned.{suffix}": COLLECT for suffix in ("json", "jsonl", "csv")},
+    **{
+        f"rating-{name}": ("rate", "collect", "plan")
+        for name in ("plan.json", "texts.jsonl", "journal.jsonl")
+    },
+    "rating-ratings.jsonl": ("rate", "status", "plan"),
+}
 IN_RUN: Final = {"judgments.jsonl", "journal.jsonl"}  # files of a run folder
+IN_PLAN: Final = {
+    name for name in COMMANDS if COMMANDS[name][0] == "rate" and not name.startswith("returned")
+}
 
 
 def try_command(name: str, data: bytes) -> bool:
@@ -177,6 +195,11 @@ def try_command(name: str, data: bytes) -> bool:
         path = Path("run", name) if name in IN_RUN else Path(name)
         if name in IN_RUN:
             shutil.copytree(_run_folder(), "run")
+        if COMMANDS[name][0] == "rate":
+            Path("plan").mkdir()
+            for part in ("plan.json", "texts.jsonl", "journal.jsonl"):
+                shutil.copy(CORPUS / f"rating-{part}" / "seed", Path("plan", part))
+            path = Path("plan", name.removeprefix("rating-")) if name in IN_PLAN else path
         path.write_bytes(data)
         if name == "judgments.jsonl":  # sealed again, or its digest alone would refuse it
             seal_run(path.parent, read_manifest(_run_folder()), (name, "summary.json"))
@@ -204,6 +227,47 @@ def _run_folder() -> Path:
 
 def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+# Targets: requests to the server.
+
+PATHS: Final = {
+    "score.request": "/v1/score",
+    "decisions.request": "/v1/decisions",
+    "chat.request": "/v1/chat/completions",
+    "rating.request": "/r/{token}/ratings",
+}
+
+
+@cache
+def _client(name: str) -> Any:
+    """Make a client of the server in this process; an error of the server is raised."""
+    from starlette.testclient import TestClient
+
+    from judge.base import load_judge
+    from rating.rating_app import make_rating_app
+    from server.app import make_app
+    from server.served_judge import ServedJudge
+
+    if name != "rating.request":
+        client = TestClient(make_app(ServedJudge(load_judge("length"), None)), base_url="http://127.0.0.1")
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-plan-"))
+        for part in ("plan.json", "texts.jsonl"):
+            shutil.copy(CORPUS / f"rating-{part}" / "seed", folder / part)
+        client = TestClient(make_rating_app(folder, hosts=None), base_url="http://127.0.0.1")
+    client.__enter__()  # until the process ends
+    return client
+
+
+def send_request(name: str, data: bytes) -> bool:
+    """Send a request; return whether the server took it. An error of the server is raised."""
+    token = next(iter(json.loads((CORPUS / "rating-plan.json" / "seed").read_bytes())["raters"]))
+    headers = {"Content-Type": "application/json"}
+    answer = _client(name).post(PATHS[name].format(token=token), content=data, headers=headers)
+    assert answer.status_code in (200, 400, 404, 409, 413, 422, 503), answer.text
+    answer.json()
+    return bool(answer.status_code == 200)
 
 
 # Targets: settings, and answers of models and servers, to the parsers that read them.
@@ -291,6 +355,17 @@ def read_marks(_: str, data: bytes) -> None:
     assert all(1 <= item <= key.items and key.low <= mark <= key.high for item, mark in answer.marks.items())
 
 
+def read_consistency(_: str, data: bytes) -> None:
+    """Count what was rated, as `rate open` does when it starts."""
+    from rating.collect import count_rated
+    from rating.plan import read_plan
+
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        shutil.copy(CORPUS / "rating-plan.json" / "seed", Path(folder, "plan.json"))
+        Path(folder, "consistency.json").write_bytes(data)
+        count_rated(Path(folder), read_plan(Path(folder)))
+
+
 PARSERS: Final[dict[str, Callable[[bytes], None]]] = {
     **{
         name: lambda data, name=name: read_setting(name, data)
@@ -301,8 +376,9 @@ PARSERS: Final[dict[str, Callable[[bytes], None]]] = {
     "decisions.json": lambda data: read_answer("decision", data),
     "reply.txt": lambda data: write_prompt("", data),
     "marks.txt": lambda data: read_marks("", data),
+    "rating-consistency.json": lambda data: read_consistency("", data),
 }
-TARGETS: Final = (*COMMANDS, *PARSERS)
+TARGETS: Final = (*COMMANDS, *PATHS, *PARSERS)
 
 
 def try_input(name: str, data: bytes) -> bool:
@@ -311,6 +387,8 @@ def try_input(name: str, data: bytes) -> bool:
 
     if name in COMMANDS:
         return try_command(name, data)
+    if name in PATHS:
+        return send_request(name, data)
     try:
         PARSERS[name](data)
     except UserError:
@@ -324,14 +402,18 @@ def corpus_of(name: str) -> list[bytes]:
     return [path.read_bytes() for path in [*sorted((CORPUS / name).glob("*")), *sorted(tools)]]
 
 
-def fuzz(name: str, count: int, seed: int, store: Path) -> dict[str, Any]:
-    """Try changed inputs on one target; return the counts and where it broke."""
+def fuzz(name: str, count: int, seconds: float, seed: int, store: Path) -> dict[str, Any]:
+    """Try changed inputs on one target, so many or so long; return the counts and where it broke."""
     warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _hang)
+    end = time.monotonic() + seconds
     seeds, chance = corpus_of(name), Random(f"{seed} {name}")
     counts: dict[str, Any] = {"inputs": 0, "read": 0, "refused": 0, "crashes": 0}
     problems: dict[str, bytes] = {}
     for number in range(max(count, len(seeds))):
+        if number >= len(seeds) and time.monotonic() > end:
+            break
         data = seeds[number] if number < len(seeds) else mutate(seeds, chance)
         counts["inputs"] += 1
         signal.alarm(SECONDS if number >= len(seeds) else 0)  # the first inputs also import modules
@@ -342,6 +424,7 @@ def fuzz(name: str, count: int, seed: int, store: Path) -> dict[str, Any]:
             frames = [
                 frame for frame in traceback.extract_tb(error.__traceback__) if str(ROOT) in frame.filename
             ]
+            frames = frames or traceback.extract_tb(error.__traceback__)
             place = (
                 f"{type(error).__name__} at {os.path.relpath(frames[-1].filename, ROOT)}:{frames[-1].lineno}"
             )
@@ -361,15 +444,20 @@ def _hang(*_: object) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Try changed inputs on every command and parser.")
     parser.add_argument("--inputs", type=int, default=200_000, help="over all targets")
+    parser.add_argument("--minutes", type=float, help="in all, instead of a number of inputs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", action="append", choices=sorted(TARGETS), help="only these")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--store", type=Path, default=CORPUS, help="where inputs that break a target go")
     options = parser.parse_args()
     names = options.target or list(TARGETS)
-    each = -(-options.inputs // len(names))
+    each, seconds = -(-options.inputs // len(names)), float("inf")
+    if options.minutes is not None:
+        each, seconds = MOST_INPUTS, 60 * options.minutes * options.processes / len(names)
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
-        jobs = {name: pool.apply_async(fuzz, (name, each, options.seed, options.store)) for name in names}
+        jobs = {
+            name: pool.apply_async(fuzz, (name, each, seconds, options.seed, options.store)) for name in names
+        }
         targets = {name: job.get(timeout=7200) for name, job in jobs.items()}
     keys = ("inputs", "read", "refused", "crashes")
     total = {key: sum(row[key] for row in targets.values()) for key in keys}
