@@ -4,6 +4,7 @@ import click
 
 from commands.shared.options import device_option, say, say_next
 from data.errors import UserError
+from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
 
 
 @click.command()
@@ -31,7 +32,7 @@ from data.errors import UserError
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
-    default=512,
+    default=MOST_QUEUED,
     show_default=True,
     metavar="N",
     help="Runs that may wait; past that the answer is 503.",
@@ -39,7 +40,7 @@ from data.errors import UserError
 @click.option(
     "--max-exchanges",
     type=click.IntRange(min=1),
-    default=256,
+    default=MOST_EXCHANGES,
     show_default=True,
     metavar="N",
     help="The most that one request may bring.",
@@ -47,7 +48,7 @@ from data.errors import UserError
 @click.option(
     "--max-body",
     type=click.IntRange(min=1024),
-    default=1024 * 1024,
+    default=LARGEST_BODY,
     show_default=True,
     metavar="BYTES",
     help="The most that one request may weigh.",

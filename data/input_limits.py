@@ -24,6 +24,18 @@ LONGEST_COLUMN: Final = 200  # characters; the patterns of columns take the squa
 MOST_ERRORS: Final = 1_000  # values of one row that are reported as wrong one by one
 
 # Requests to the server
+LARGEST_BODY: Final = MB  # bytes of a request
+MOST_EXCHANGES: Final = 256  # in a request
+LONGEST_EXCHANGE: Final = 200_000  # characters of all its texts together
+MOST_QUEUED: Final = 512  # runs of the judge's network accepted at once
+MOST_REQUESTS: Final = 64  # answered at once over stdio; further ones wait
+MOST_ALTERNATIVES: Final = 20  # of `top_logprobs`
+MOST_CONNECTIONS: Final = 512  # and as many that wait to be accepted
+MOST_OPEN_FILES: Final = 8192
+IDLE_SECONDS: Final = 30.0  # for a whole request to arrive, or an answer to be read
+BODY_TIMEOUT: Final = 30.0  # seconds for the whole body to arrive
+DRAIN_FACTOR: Final = 32  # times the limit that is read of an oversized body, so that the sender gets the 413
+LONGEST_RETRY: Final = 600  # seconds in Retry-After
 DEEPEST_BODY: Final = 32  # nested containers
 MOST_FIELDS: Final = 100  # properties of a JSON schema, and options of one of them
 LONGEST_OPTION: Final = 80  # characters of an option that are compared with a label

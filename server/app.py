@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 import reports
 from data.errors import UserError
+from data.input_limits import LARGEST_BODY, LONGEST_EXCHANGE, MOST_EXCHANGES, MOST_QUEUED
 from data.records import EMOTIONS, Exchange, Judgment, unscored
 from data.tables import to_json
 from judge.explanation import check_explainable
@@ -52,10 +53,10 @@ PAGE_POLICY: Final = (
 class Limits:
     """Limits of one request and of the queue."""
 
-    queue: int = 512  # runs of the judge's network accepted at once
-    texts: int = 200_000  # characters of one exchange, all its texts together
-    exchanges: int = 256  # a request
-    body: int = 1024 * 1024  # bytes a request
+    queue: int = MOST_QUEUED
+    texts: int = LONGEST_EXCHANGE
+    exchanges: int = MOST_EXCHANGES
+    body: int = LARGEST_BODY
 
 
 class ErrorBody(BaseModel):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from data.input_limits import MOST_FIELDS
+from data.input_limits import MOST_ALTERNATIVES, MOST_FIELDS
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from server.decisions import label_of
 from server.http_errors import RequestRefused
@@ -18,7 +18,6 @@ from server.requests import Objects, StrictModel, read_input
 
 GOOD: Final = LABELS[-1]
 LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0
-MOST_ALTERNATIVES: Final = 20
 LABEL_NAMES: Final = ("label", "rating", "verdict", "category", "choice", "grade")
 SAMPLE: Final = judgment_of(Exchange(id="", prompt="", response=""), {"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
 

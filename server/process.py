@@ -16,9 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from data.errors import OperationalError
-
-BACKLOG = 512  # connections that wait to be accepted
-ENOUGH_FILES = 8192
+from data.input_limits import IDLE_SECONDS, MOST_CONNECTIONS, MOST_OPEN_FILES
 
 
 class JudgeServer(uvicorn.Server):
@@ -46,7 +44,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Open a listening socket; port 0 is any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
         # Without the address that Python appends; an unknown host name has a number below 0.
         number = error.errno or 0
@@ -71,8 +69,8 @@ class LimitedConnection(H11Protocol):
     It is closed at once where there are more than `most_connections`.
     """
 
-    idle_seconds = 30.0
-    most_connections = 512
+    idle_seconds = IDLE_SECONDS
+    most_connections = MOST_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -104,14 +102,18 @@ class LimitedConnection(H11Protocol):
 def _count_files() -> int:
     """Return how many files may be open at once, after asking the system for enough."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH_FILES if most == resource.RLIM_INFINITY else min(most, ENOUGH_FILES)
+    wanted = MOST_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MOST_OPEN_FILES)
     if now != resource.RLIM_INFINITY and now < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     return wanted if now == resource.RLIM_INFINITY else max(now, wanted)
 
 
 def make_server(
-    app: Any, *, most_connections: int = 512, idle_seconds: float = 30.0, deadline: float = 25.0
+    app: Any,
+    *,
+    most_connections: int = MOST_CONNECTIONS,
+    idle_seconds: float = IDLE_SECONDS,
+    deadline: float = 25.0,
 ) -> JudgeServer:
     """Make a server without an access log: requests are private.
 
@@ -124,7 +126,7 @@ def make_server(
     config = uvicorn.Config(
         app,
         http=type("Connection", (LimitedConnection,), limits),
-        backlog=max(1, min(BACKLOG, files // 16)),
+        backlog=max(1, min(MOST_CONNECTIONS, files // 16)),
         limit_concurrency=most_connections,
         timeout_graceful_shutdown=deadline,  # type: ignore[arg-type]
         ws="none",

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from data.errors import UserError
 from data.importers.intake import BadCell
 from data.importers.rated_conversations import exchange_of
-from data.input_limits import DEEPEST_BODY
+from data.input_limits import BODY_TIMEOUT, DEEPEST_BODY, DRAIN_FACTOR
 from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
 from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn
@@ -23,8 +23,6 @@ from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION, D
 from server.http_errors import RequestRefused
 
 Unit = Literal["reply", "conversation"]
-BODY_TIMEOUT: Final = 30.0  # seconds for the whole body to arrive
-DRAIN_FACTOR: Final = 32  # times the limit that is read of an oversized body, so that the sender gets the 413
 
 
 class StrictModel(BaseModel):

@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from data.errors import UserError
+from data.input_limits import MOST_REQUESTS
 from data.readers.file_formats import parse_json
 from data.tables import Row, read_exchange, to_json
 from judge.base import load_both_units
 from server.served_judge import ServedJudge
-
-MOST_REQUESTS: Final = 64  # answered at once; further ones wait
 
 Body = Mapping[str, Any]
 

@@ -10,9 +10,9 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
+from data.input_limits import LONGEST_RETRY
 from judge.base import HAS_LEFT
 
-LONGEST_RETRY = 600  # seconds in Retry-After
 NEW = 0.1  # weight of the newest task in the mean time of a run
 
 
