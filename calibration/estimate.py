@@ -37,6 +37,10 @@ class Estimate:
         ends = self.interval
         return Estimate(-self.value, ends and Interval(-ends.high, -ends.low))
 
+    def __add__(self, shift: float) -> "Estimate":
+        ends = self.interval
+        return Estimate(self.value + shift, ends and Interval(ends.low + shift, ends.high + shift))
+
     def as_dict(self) -> dict[str, float | None]:
         """Put value and ends side by side; JSON knows no nan, so what is undefined is null.
 

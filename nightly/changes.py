@@ -72,7 +72,8 @@ class ModelChange:
     """A model's change since one night, by label, and its `record` in the history.
 
     `moved` describes how the judge moved, `suspected` how it may have. The split between judge and model
-    `is_rough` where the judge's shift depends on how good it found a response.
+    `is_rough` where the judge's shift depends on how good it found a response. `unscored` is the share of
+    unscored responses then.
     """
 
     record: ChangeResult
@@ -81,6 +82,7 @@ class ModelChange:
     moved: str | None = None
     suspected: str | None = None
     is_rough: bool = False
+    unscored: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -184,10 +186,12 @@ def change_since(
     *,
     watches: Mapping[Label, Watch],
     models: int,
+    unscored: float = 0.0,
 ) -> ModelChange | None:
     """Return a model's change since these nights, or None where no prompt is shared.
 
-    `watches` are of the nights before tonight. The error rate is shared among `models`.
+    `watches` are of the nights before tonight. The error rate is shared among `models`. `unscored` is the
+    share of unscored responses then.
     """
     if not paired.emotions:
         return None
@@ -248,6 +252,7 @@ def change_since(
         moved=shift.moved,
         suspected=shift.suspected,
         is_rough=shift.is_tilted,
+        unscored=unscored,
     )
 
 

@@ -14,7 +14,8 @@ A change has an interval, and a gate one limit. It fails, a *regression*, only w
 beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and reports what
 would decide it. Failing needs the interval that holds on all nights at once
 (`calibration.monitoring.confidence_sequence`), so that a year of looks does not fail by chance; passing needs
-tonight's alone. Where the judge moved, only a regression that is left without its part counts. Responses that
+tonight's alone. Where many responses are unscored, either must also hold with all of them counted as Bad.
+Where the judge moved, only a regression that is left without its part counts. Responses that
 do not respond to their prompts (`calibration.prompt_fit`) fail every gate on shares.
 """
 
@@ -23,7 +24,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from calibration.estimate import Estimate, Interval, finite_or_none
+from calibration.comparison.verdicts import is_much_unscored
+from calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
 from calibration.monitoring.drift import prompts_needed
 from data.errors import UserError
 from data.records import REPLY
@@ -224,15 +226,15 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
 
 
 def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> GateResult:
-    """Apply the rule. `sign` turns a figure into harm, of which there may be at most `limit`."""
+    """Apply the rule, also to unscored responses counted as Bad where these are many."""
     sign = 1 if gate.kind == "bad_share_rise" else -1
-    limit = -gate.limit if gate.kind == "floor" else gate.limit
-    tonight, sure = _points(figure.tonight, sign), _points(figure.sure, sign)
-    outcome: Outcome = "inconclusive"
-    if sure.interval is not None and sure.interval.low > limit:
-        outcome = "regression"
-    elif tonight.interval is not None and tonight.interval.high <= limit:
-        outcome = "pass"
+    outcome = _outcome(gate, figure)
+    unscored, shift = _unscored(gate, model, figure)
+    is_withheld = is_much_unscored(*unscored) and outcome not in (
+        "inconclusive",
+        _outcome(gate, figure, shift),
+    )
+    outcome = "inconclusive" if is_withheld else outcome
     shown, deciding = (
         _points(item, 1 if gate.kind == "floor" else sign) for item in (figure.tonight, figure.sure)
     )
@@ -243,16 +245,45 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
         shown = deciding
     text += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     emotions: tuple[str, ...] = ()
-    if outcome == "inconclusive":
-        text += f"; {_what_decides(gate, model, figure, sure.value - limit)}"
+    if is_withheld:
+        text += f"; this does not hold with every unscored {NOUNS[model.unit][0]} counted as Bad"
+    elif outcome == "inconclusive":
+        text += f"; {_what_decides(gate, model, figure)}"
     elif outcome == "regression":
         emotions, drivers = _drivers(gate, model)
         text += drivers
-    if at_worst := model.result.unscored_share:
-        missing = model.result.missing
-        text += f"; {missing:,} unscored could move it by {100 * at_worst:.1f} points at worst"
+    if any(unscored):
+        parts = zip(unscored, ("tonight", "before"), strict=False)
+        text += f"; unscored: {', '.join(f'{100 * part:.1f}% {when}' for part, when in parts)}"
     ends = {"low": shown.interval.low, "high": shown.interval.high} if shown.interval else {}
     return _result(gate, model, outcome, text, value=shown.value, **ends, emotions=emotions)
+
+
+def _outcome(gate: Gate, figure: GateFigure, shift: float = 0.0) -> Outcome:
+    """Return the outcome for a figure that is moved by `shift`."""
+    tonight, sure = (_harm(gate, item + shift).interval for item in (figure.tonight, figure.sure))
+    if sure is not None and sure.low > 0:
+        return "regression"
+    return "pass" if tonight is not None and tonight.high <= 0 else "inconclusive"
+
+
+def _harm(gate: Gate, figure: Estimate) -> Estimate:
+    """Return how far a figure lies beyond the limit, in points."""
+    if gate.kind == "floor":
+        return _points(figure, -1) + gate.limit
+    return _points(figure, 1 if gate.label == "bad" else -1) + -gate.limit
+
+
+def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tuple[float, ...], float]:
+    """Return the unscored shares, tonight's first, and how far the figure moves if these count as Bad."""
+    tonight = model.result.unscored_share or 0.0
+    if gate.kind == "floor":
+        return (tonight,), -tonight * figure.tonight.value
+    then = model.changes[gate.against].unscored
+    share = model.result.raw.get(gate.label.capitalize(), UNDEFINED).value
+    good = [part if gate.label == "good" else 1 - part for part in (share, share - figure.tonight.value)]
+    fall = tonight * good[0] - then * good[1]
+    return (tonight, then), -fall if gate.label == "good" else fall
 
 
 def _show(figure: Estimate) -> str:
@@ -263,8 +294,9 @@ def _show(figure: Estimate) -> str:
     return f"{figure.value:z.1f} points" + (f" [{ends.low:z.1f}, {ends.high:z.1f}]" if ends else "")
 
 
-def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure, beyond: float) -> str:
+def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
     """Return how many prompts would decide an inconclusive gate, if that is known."""
+    beyond = _harm(gate, figure.sure).value
     tonight, sure = figure.tonight.interval, figure.sure.interval
     if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
         return "too little is known to say what would decide it"

@@ -200,13 +200,15 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
 class EarlierNights:
     """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge.
 
-    The `baseline` has the responses of all nights it is averaged over, and `averaged` names these.
+    The `baseline` has the responses of all nights it is averaged over, and `averaged` names these. `unscored`
+    is the share of unscored responses of either.
     """
 
     last: NightRecord | None = None
     baseline: NightRecord | None = None
     averaged: tuple[str, ...] = ()
     watches: Mapping[Label, Watch]
+    unscored: Mapping[Against, float]
 
     def nights_of(self, against: Against) -> tuple[str, ...]:
         """Return the nights that a change is measured against."""
@@ -283,11 +285,16 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             for point in counted[config.baseline_nights :]
             if baseline and (row := _sums(point, baseline, averaged, setup, read)) is not None
         ]
+        lost = {point.night.night: point.result.unscored_share or 0.0 for point in before}
         earlier[entry.name] = EarlierNights(
             last=read(before[-1].night.night) if before else None,
             baseline=baseline,
             averaged=averaged,
             watches={label: tuple(chain.from_iterable(row[label] for row in sums)) for label, _, _ in SIDES},
+            unscored={
+                "baseline": sum(map(lost.__getitem__, averaged)) / max(1, len(averaged)),
+                "last night": lost[before[-1].night.night] if before else 0.0,
+            },
         )
     return earlier
 
@@ -312,6 +319,7 @@ def changes_of(
             judge_shift(anchors, before=then, matters=setup.config.matters),
             watches=earlier.watches,
             models=len(setup.config.models),
+            unscored=earlier.unscored[against],
         )
         if change is not None:
             changes[against] = change

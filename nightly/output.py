@@ -180,15 +180,16 @@ def describe_unresponsive(model: ModelResult) -> str | None:
 
 
 def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
-    """Return a sentence on responses that are missing: cut short, refused or not judged.
+    """Return a sentence on responses that are unscored: cut short, refused or not judged.
 
     >>> describe_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
-    'm: 2 of 32 responses are missing, which is not counted as worse: no response: cut short (2).'
+    'm: 2 of 32 responses are unscored (6.2%): no response: cut short (2).'
     """
-    if not model.missing:
+    if not model.unscored_share:
         return None
-    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit][0]}s are missing"
-    return f"{model.model}: {counted}, which is not counted as worse: {say_counts(model.unscored)}."
+    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit][0]}s are unscored"
+    part = f"{100 * model.unscored_share:.1f}%"
+    return f"{model.model}: {counted} ({part}): {say_counts(model.unscored)}."
 
 
 def _table(record: NightRecord) -> Table:

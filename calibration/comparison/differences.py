@@ -38,6 +38,7 @@ from calibration.comparison.verdicts import (
     REVERSED,
     SETTLED,
     Verdict,
+    is_much_unscored,
     p_of_interval,
 )
 from calibration.estimate import (
@@ -72,6 +73,7 @@ TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 KNOWN_RATERS: Final = 10  # as many raters show their own design effect
 TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
 MOST: Final = 10  # prompts kept of a pair
+LEAST_P: Final = 1e-300  # below it no standard error is left
 
 Bound = Literal["at least", "at most"]
 
@@ -254,10 +256,11 @@ class Difference:
     """The difference one - other of every label's share; p and verdict are about Good.
 
     `probability` is that people prefer the one to the other. `judge` is the judge's own difference, and
-    `wins` counts prompts. `correlation` is that assumed of the judge's errors on variants of one model,
-    else 0. `extremes` is where the interval of Good could end if all unscored responses of the one were Bad
-    and of the other Good, or the reverse. `needed` is how many more `unit`s find a difference as large as the
-    margin with 80% power.
+    `wins` counts prompts. `unscored` are the shares of unscored replies of the one and the other; the verdict
+    `is_withheld` where they are large and it does not hold with all of them counted as Bad. `correlation` is
+    that assumed of the judge's errors on variants of one model, else 0. `extremes` is where the interval of
+    Good could end if all unscored responses of the one were Bad and of the other Good, or the reverse.
+    `needed` is how many more `unit`s find a difference as large as the margin with 80% power.
     """
 
     one: str
@@ -269,6 +272,8 @@ class Difference:
     unit: Unit
     verdict: Verdict = "inconclusive"
     is_robust: bool = True  # the verdict holds whatever the unscored responses were
+    unscored: tuple[float, float] = (0.0, 0.0)
+    is_withheld: bool = False
     p: float
     p_holm: float = math.nan
     error: float  # the standard error of Good that the interval implies
@@ -302,6 +307,7 @@ class Difference:
             probability=1 - self.probability,
             wins=self.wins.reverse() if self.wins else None,
             extremes=self.extremes and (-self.extremes[1], -self.extremes[0]),
+            unscored=self.unscored[::-1],
         )
 
 
@@ -314,20 +320,59 @@ def differences(
     plain = [
         _on_levels(_difference(one, other, levels[one.name], settings), levels, other) for one, other in pairs
     ]
+    plain = _adjust(plain)
     decided = []
-    for (one, other), item, p in zip(pairs, plain, holm([item.p for item in plain]), strict=True):
-        item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
+    for (one, other), item, as_bad in zip(
+        pairs, plain, _adjust([_count_as_bad(item, levels) for item in plain]), strict=True
+    ):
+        missing = [level.missing if (level := levels.get(name)) else 0.0 for name in (item.one, item.other)]
+        item = replace(item, extremes=_extremes(item, levels), unscored=(missing[0], missing[1]))
         verdict = _decide(item, settings.margin)
-        ends, holds = item.extremes, True
-        is_lost = any(levels[model.name].unscored for model in (one, other) if model.name in levels)
+        at_worst = _decide(as_bad, settings.margin)
+        if is_much_unscored(*missing) and verdict not in (at_worst, f"probably {at_worst}", "inconclusive"):
+            item, verdict = replace(item, is_withheld=True), "inconclusive"
+        ends, holds, is_lost = item.extremes, True, any(missing)
         is_shown = verdict in ("better", "worse") or (item.how == "judge" and verdict != "inconclusive")
         if is_lost and is_shown and ends is not None:
             holds = ends[0] > 0 if verdict.endswith("better") else ends[1] < 0
         item = replace(item, verdict=verdict, is_robust=holds)
-        if verdict not in SETTLED and (item.how != "judge" or verdict == "inconclusive"):
+        is_open = verdict not in SETTLED and not item.is_withheld
+        if is_open and (item.how != "judge" or verdict == "inconclusive"):
             item = replace(item, needed=needed_ratings(one, other, item.how, item.error, settings))
         decided.append(item)
     return tuple(decided)
+
+
+def _adjust(items: Sequence[Difference]) -> list[Difference]:
+    """Return the differences with p-values by Holm's adjustment over all of them."""
+    adjusted = holm([item.p for item in items])
+    return [replace(item, p_holm=float(p)) for item, p in zip(items, adjusted, strict=True)]
+
+
+def _count_as_bad(item: Difference, levels: Mapping[str, ComparedLevel]) -> Difference:
+    """Return the difference with every unscored reply of both models counted as Bad.
+
+    The share of Good falls by the unscored part of it. The standard error by which the sign was decided
+    stays, since the scored replies are the same.
+    """
+    from scipy.special import ndtr, ndtri
+
+    falls = [
+        level.good * level.missing if (level := levels.get(name)) else 0.0 for name in (item.one, item.other)
+    ]
+    shift = falls[1] - falls[0]
+    if not item.shares or not shift or not math.isfinite(shift + item.p):
+        return item
+    value, z = item.good.value, -float(ndtri(max(item.p, LEAST_P) / 2))
+    error = abs(value) / z if z > 0 and value else item.error
+    probability = float(ndtr((value + shift) / error)) if error > 0 else float(value + shift > 0)
+    return replace(
+        item,
+        shares={**item.shares, GOOD: item.good + shift},
+        judge=item.judge + shift,
+        p=2 * min(probability, 1 - probability),
+        probability=probability,
+    )
 
 
 def _on_levels(

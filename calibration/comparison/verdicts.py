@@ -3,7 +3,7 @@
 *Better* and *worse* are significant at the 5% level over all pairs, by human ratings or the calibrated judge.
 *Probably better* means that people prefer the model with a probability of at least 88%. *Similar* means that
 the whole interval lies within the margin. The judge alone, without a calibration or ratings, gives at most
-*probably better*.
+*probably better*. Where many replies are unscored, a verdict must also hold with all of them counted as Bad.
 """
 
 import math
@@ -22,9 +22,20 @@ REVERSED: Final[Mapping[Verdict, Verdict]] = {
     "probably worse": "probably better",
     "worse": "better",
 }
+MOST_UNSCORED: Final = 0.10  # share of a model's replies
+MOST_MORE_UNSCORED: Final = 0.05  # than the other model's share
 ALPHA: Final = 0.05
 LIKELY: Final = 0.88
 SAME: Final = 1e-9  # shares no further apart are equal
+
+
+def is_much_unscored(one: float, other: float = 0.0) -> bool:
+    """Return whether these shares of unscored replies are too large, or too far apart, for a plain verdict.
+
+    >>> is_much_unscored(0.1, 0.1), is_much_unscored(0.11, 0.1), is_much_unscored(0.06)
+    (False, True, True)
+    """
+    return max(one, other) > MOST_UNSCORED or abs(one - other) > MOST_MORE_UNSCORED
 
 
 def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:

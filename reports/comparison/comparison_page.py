@@ -20,6 +20,7 @@ from reports.comparison.pair_sentences import (
     describe_difference,
     describe_needed,
     describe_pair,
+    describe_unscored,
     describe_wins,
     headline,
 )
@@ -115,11 +116,12 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         own = [model for model in compared.models if model.how == "judge"]
         for reason in dict.fromkeys(model.reason for model in own):
             yield f"(judge): {_some([model.model for model in own if model.reason == reason])}: {reason}."
-    if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
-        yield f"Unscored: {', '.join(unscored)}."
-    for pair in compared.pairs if len(compared.pairs) > 1 else ():
-        if not pair.is_robust:
-            yield f"The unscored rows could change the verdict on {pair.one} and {pair.other}."
+    lost = [model for model in compared.models if model.unscored]
+    if counts := [f"{model.model} {model.unscored:,} ({100 * model.missing:.1f}%)" for model in lost]:
+        yield f"Unscored {NOUNS[unit]}: {', '.join(counts)}."
+    for pair in compared.pairs if _is_many(compared) else ():
+        if pair.is_withheld or not pair.is_robust:
+            yield f"{pair.one} and {pair.other}: {describe_unscored(pair, unit)}"
     if compared.tests > 1:
         yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
     if compared.baselines:
@@ -211,9 +213,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         figures = describe_difference(pair)
         is_name = figures.startswith((pair.one, pair.other))  # which is written as it is
         yield f"{figures if is_name else figures[0].upper() + figures[1:]}."
-        yield from filter(None, (describe_certainty(pair), describe_wins(pair, unit)))
-        if not pair.is_robust:
-            yield "The unscored rows could change this verdict."
+        sentences = (describe_unscored(pair, unit), describe_certainty(pair), describe_wins(pair, unit))
+        yield from filter(None, sentences)
         return
     if not compared.has_baseline:
         yield ranking(compared)
@@ -225,8 +226,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
     for pair in compared.pairs:
         if {pair.one, pair.other} & set(compared.unresponsive) and not compared.has_baseline:
             continue  # the ranking names them
-        wins = describe_wins(pair, unit)
-        yield f"{headline(pair, compared.margin)}: {describe_difference(pair)}. {wins}".rstrip()
+        more = filter(None, (describe_unscored(pair, unit), describe_wins(pair, unit)))
+        yield " ".join([f"{headline(pair, compared.margin)}: {describe_difference(pair)}.", *more])
 
 
 def ranking(compared: ComparedRuns) -> str:
@@ -265,6 +266,8 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     if not open_pairs:
         yield "Every comparison is settled. Compare again when a model changes."
         return
+    if any(pair.is_withheld for pair in open_pairs):
+        yield f"Score {NOUNS[unit]} that the judge can read: `unscored` in judgments.jsonl has the reasons."
     if any(model.judged < LEAST_REPLIES for model in compared.models):
         yield f"Provide at least {LEAST_REPLIES} {NOUNS[unit]} of each model, to the same {prompts}."
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""

@@ -4,7 +4,13 @@ import math
 
 from calibration.comparison.differences import Difference
 from calibration.comparison.published_models import is_published
-from calibration.comparison.verdicts import ALPHA, SETTLED
+from calibration.comparison.verdicts import (
+    ALPHA,
+    MOST_MORE_UNSCORED,
+    MOST_UNSCORED,
+    SETTLED,
+    is_much_unscored,
+)
 from calibration.shares.planning import round_up
 from data.records import PROMPT_NOUNS
 from data.text import UNDEFINED, interval, p_value, signed
@@ -24,10 +30,28 @@ def describe_pair(pair: Difference, margin: float, unit: str) -> str:
         figures += f", {_p(pair.p_holm)}"
         if pair.p < ALPHA <= pair.p_holm:
             figures += f" ({_p(pair.p)} before Holm's adjustment)"
-    sentences = [f"{headline(pair, margin)}: {figures}."]
+    more = (describe_unscored(pair, unit), describe_needed(pair, margin, unit))
+    return " ".join([f"{headline(pair, margin)}: {figures}.", *filter(None, more)])
+
+
+def describe_unscored(pair: Difference, unit: str) -> str:
+    """Return the shares of unscored replies and their effect on the verdict; empty where all are scored."""
+    if not any(pair.unscored):
+        return ""
+    names = [name for name in (pair.one, pair.other) if not is_published(name)]
+    shares = ", ".join(f"{name} {100 * part:.1f}%" for name, part in zip(names, pair.unscored, strict=False))
+    text = f"Unscored: {shares}."
+    if pair.is_withheld:
+        return (
+            f"{text} No verdict: it does not hold with every unscored {unit} counted as Bad, as it must where"
+            f" more than {MOST_UNSCORED:.0%}, or {100 * MOST_MORE_UNSCORED:g} points more than of the other"
+            " model, are unscored."
+        )
     if not pair.is_robust:
-        sentences.append("The unscored rows could change this verdict.")
-    return " ".join([*sentences, *filter(None, [describe_needed(pair, margin, unit)])])
+        text += " The unscored rows could change this verdict."
+    if is_much_unscored(*pair.unscored) and pair.verdict != "inconclusive":
+        text += f" It holds with every unscored {unit} counted as Bad."
+    return text
 
 
 def headline(pair: Difference, margin: float) -> str:

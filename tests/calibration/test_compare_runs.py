@@ -186,14 +186,45 @@ def test_with_a_baseline_only_pairs_with_it_are_told(make_run: Runs) -> None:
 
 
 def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
-    runs = make_run("one", {"a": 0.62}, lost=16), make_run("two", {"b": 0.58}, seed=3)
+    runs = make_run("one", {"a": 0.62}, lost=8), make_run("two", {"b": 0.58}, seed=3)
     result = ask(*runs)
     (pair,) = result["pairs"]
     assert pair["verdict"] == "probably better" and not pair["is_robust"]
     assert "The unscored rows could change this verdict." in pair["sentence"]
     assert pair["extremes"][0] < 0 < pair["shares"]["Good"]["low"]
     text = as_markdown(runs_page(compared_runs(*runs)))
-    assert "Unscored: a 16." in text and "The unscored rows could change this verdict." in text
+    assert "Unscored replies: a 8 (5.0%)." in text and "The unscored rows could change this verdict." in text
+
+
+@pytest.mark.parametrize(
+    ("models", "lost", "expected"),
+    [
+        ({"a": 0.62, "b": 0.62}, (0, 0), "similar"),
+        ({"a": 0.62, "b": 0.62}, (16, 16), "similar"),
+        ({"a": 0.62, "b": 0.62}, (40, 40), "similar"),
+        ({"a": 0.62, "b": 0.62}, (8, 0), "similar"),
+        ({"a": 0.62, "b": 0.62}, (40, 0), "inconclusive"),
+        ({"a": 0.74, "b": 0.5}, (40, 40), "better"),
+        ({"a": 0.74, "b": 0.5}, (16, 0), "better"),
+        ({"a": 0.74, "b": 0.5}, (60, 0), "inconclusive"),
+        ({"a": 0.74, "b": 0.5}, (0, 60), "better"),
+    ],
+)
+def test_a_verdict_holds_with_many_unscored_rows_as_bad_or_is_withheld(
+    make_run: Runs, tmp_path: Path, models: dict[str, float], lost: tuple[int, int], expected: str
+) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration(spread=0.002))
+    runs = [
+        make_run(name, {name: share}, lost=count)
+        for (name, share), count in zip(models.items(), lost, strict=True)
+    ]
+    compared = compared_runs(*runs, calibration=str(tmp_path), margin=0.15)
+    (pair,) = compared.pairs
+    pair = pair if pair.one == "a" else pair.reverse()
+    assert pair.unscored == (lost[0] / 160, lost[1] / 160)
+    assert pair.verdict == expected
+    assert pair.is_withheld == (expected == "inconclusive")
+    assert compared.exit_code == (3 if pair.is_withheld else 0)
 
 
 def test_ratings_of_some_responses_correct_a_run(make_run: Runs, tmp_path: Path) -> None:

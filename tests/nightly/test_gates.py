@@ -167,7 +167,7 @@ def test_an_inconclusive_gate_says_how_many_prompts_would_decide_it() -> None:
     change = figure(-0.055, 0.015, prompts=64)
     (result,) = check_gates([DROP], [changed(change, responses=160, unscored={"timed out": 4})])
     assert "prompts a night would decide it (tonight 64)" in result.sentence
-    assert "4 unscored could move it by 2.5 points at worst" in result.sentence
+    assert "unscored: 2.5% tonight, 0.0% before" in result.sentence
     (result,) = check_gates([DROP], [changed(figure(-0.129, 0.031, prompts=64))])
     assert "limit 5; too close to the limit to decide with 64 prompts a night" in result.sentence
     (result,) = check_gates([DROP], [changed(figure(-0.055, 0.015, prompts=64), unit="conversation")])
