@@ -21,7 +21,7 @@ DEEPEST_MESSAGES: Final = 6  # as deep as messages are nested in what tools writ
 LONGEST_TEXT: Final = 100_000  # characters; a longer text is a mistake far more often than a reply
 LONGEST_RAW: Final = 1 << 16  # bytes saved of a line that cannot be read
 LONGEST_COLUMN: Final = 200  # characters; the patterns of columns take the square of its length
-MOST_ERRORS: Final = 1_000  # values of one row that are reported as wrong one by one
+MOST_ITEMS: Final = 5_000  # turns of a dialogue, or values in another field of a row
 
 # Requests to the server
 LARGEST_BODY: Final = MB  # bytes of a request

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.input_limits import LONGEST_TEXT, MOST_ERRORS
+from data.input_limits import LONGEST_TEXT, MOST_ITEMS
 from data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from data.readers.file_formats import BadRow as BadRow
 from data.readers.file_formats import OnBad as OnBad
@@ -284,11 +284,14 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
             shaped = _shape(row, kind, names, f"{shard}:{line}" if shard else line)
             if model:
                 shaped.setdefault("model", model)
+            for name, value in shaped.items():
+                if isinstance(value, list | dict) and len(value) > MOST_ITEMS and name != "extra":
+                    raise UserError(f"{name}: {len(value):,} items, and at most {MOST_ITEMS:,} are allowed")
             record = validate(shaped)
         except ValidationError as error:
             field, problem = first_problem(error)
-            first = _first_error(error)
-            problem += f", not {str(first['input'])[:40]!r}" if "input" in first else ""
+            first = error.errors(include_url=False)[0]
+            problem += f", not {str(first['input'])[:40]!r}"
             if first["type"] == "missing":
                 problem = "missing or empty; every row needs it"
             raise UserError(f"{field}: {problem}") from error
@@ -335,18 +338,12 @@ def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
 
 def first_problem(error: Any) -> tuple[str, str]:
     """The field of the first thing that pydantic finds wrong, and what is wrong with it."""
-    first = _first_error(error)
+    first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"] if part != "[key]") or "row"
     if first["type"] == "unexpected_keyword_argument":
         return field, "unknown key"
     message = first["msg"].removeprefix("Value error, ")
     return field, f"{message[0].lower()}{message[1:]}"
-
-
-def _first_error(error: Any) -> dict[str, Any]:
-    if (count := error.error_count()) > MOST_ERRORS:  # pydantic can only list all of them
-        return {"loc": (), "type": "many", "msg": f"{count:,} invalid values"}
-    return dict(error.errors(include_url=False)[0])
 
 
 _ADAPTERS: Final[dict[type[Any], Any]] = {}

@@ -138,7 +138,8 @@ def test_no_body_blocks_the_server(
     send(harmless)  # what is loaded once
     most = MOST * cpu_time(partial(send, harmless))
     for body in worst:
-        assert cpu_time(partial(send, body)) < most, body[:200]
+        # Any of three: garbage that others left is collected at any time.
+        assert any(cpu_time(partial(send, body)) < most for _ in range(3)), body[:200]
 
 
 def test_white_space_takes_no_longer_than_words() -> None:
