@@ -81,6 +81,10 @@ def show_place(place: str) -> str:
     return show_url(read_url(place)) if "://" in place else place
 
 
+class DamagedRecord(Exception):
+    """A row of a history that holds JSON, but not that of its record."""
+
+
 @contextmanager
 def database_errors(url: URL) -> Iterator[None]:
     """Turn what a database refuses into an error that names the place and holds no secret and no row."""
@@ -95,7 +99,7 @@ def database_errors(url: URL) -> Iterator[None]:
             reason = reason.replace(secret, "***")
         way_out = next((f"; {way}" for sign, way in WAYS_OUT.items() if sign in reason), "")
         raise OperationalError(f"{show_url(url)}: {reason[:300]}{way_out}") from None
-    except (JSONDecodeError, UnicodeDecodeError) as error:
+    except (JSONDecodeError, UnicodeDecodeError, DamagedRecord) as error:
         raise OperationalError(
             f"{show_url(url)}: damaged ({error}); bring back a copy of it, or name another history"
         ) from None
@@ -394,7 +398,10 @@ def _read_nights(connection: Connection, config: str | None, last: int | None) -
 
 def _make(record: type[Row], row: dict[str, Any]) -> Row:
     """Make a record of a row; JSON has lists for tuples and objects for estimates."""
-    values = {item.name: _decode(item.type, row[item.name]) for item in fields(record)}  # type: ignore[arg-type]
+    try:
+        values = {item.name: _decode(item.type, row[item.name]) for item in fields(record)}  # type: ignore[arg-type]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise DamagedRecord(f"a {record.__name__.lower()} cannot be read") from error
     return record(**values)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rating_plans import make_plan
 from repository import ROOT
 
 CPU_SECONDS = 20
@@ -153,3 +154,29 @@ def test_a_bomb_is_refused_with_the_limit(bomb: str, tmp_path: Path) -> None:
     result = run_bounded(*SCORE, tmp_path / name, "--skip-invalid", "--out", tmp_path / "run")
     assert result.returncode == 2, result.stderr[-2000:]
     assert limit in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "write", "limit"),
+    [
+        (("import", "ieval"), "ieval_data.json", sparse(b"["), "128 MB"),
+        (("import", "empathy-study"), "dataset.csv", sparse(b"dialog_id,"), "16 MB"),
+        (("import", "empathy-study"), "dataset.csv", many_columns, "16,384"),
+        (("align", "import"), "crowd.xlsx", archive, "128 MB"),
+        (("align", "import"), "m-PANAS-testing.csv", sparse(b"a,b\n"), "128 MB"),
+    ],
+)
+def test_importers_refuse_bombs(
+    words: tuple[str, ...], name: str, write: Callable[[Path], None], limit: str, tmp_path: Path
+) -> None:
+    write(tmp_path / name)
+    result = run_bounded(*words, tmp_path / name, "--out", tmp_path / "out.jsonl")
+    assert result.returncode == 2, result.stderr[-2000:]
+    assert limit in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_returned_file_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
+    make_plan(tmp_path / "plan")
+    sparse(b"{")(tmp_path / "back.json")
+    result = run_bounded("rate", "collect", tmp_path / "plan", tmp_path / "back.json")
+    assert result.returncode == 2 and "128 MB" in result.stderr
