@@ -1,5 +1,6 @@
 """Training examples of one epoch: from ratings, rated sets, graded replies, and unrated replies."""
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,17 +13,36 @@ from data.records import Exchange
 from judge.classifier.preprocessing import normalize
 from judge.explanation import split_reply
 from judge.robustness.catalogue import rewrite
-from training.graded_replies import read_graded_replies, read_grades
+from training.graded_replies import GradedReply, read_constant_replies, read_graded_replies, read_grades
 from training.rated_sets import RatedItem
 from training.training_data import TrainingData, training_perturbations
 
 OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
-KIND_SCORE = 65.0  # from which a graded reply counts as kind
-MISMATCHED_SCORE = 25.0  # of a kind reply under another prompt
-MISMATCHED, MISMATCHED_WORDS = 0.1, 12  # fraction of kind replies shown so, and the words one must have
+DRAWN = 0.4  # fraction of the graded replies in an epoch
 PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
-GRADED = 1 / 3  # fraction of the grades in an epoch
+# Assumed scores of a constant reply whose feeling suits the prompt's, does not, or may or may not.
+SUITED, UNSUITED, UNKNOWN = 38.0, 6.0, 28.0
+GLAD_EMOTIONS = frozenset(
+    {
+        "anticipating",
+        "caring",
+        "confident",
+        "content",
+        "excited",
+        "faithful",
+        "grateful",
+        "hopeful",
+        "impressed",
+        "joyful",
+        "prepared",
+        "proud",
+        "surprised",
+        "trusting",
+    }
+)  # of the study's 32
+UNFIT_KINDS = ("contradicting", "wrong valence")  # of graded replies: warm ones that do not fit their prompt
+UNFIT_REPEATS = 3  # times that these are shown in an epoch
 MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 
 
@@ -30,7 +50,9 @@ MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 class TrainingExample:
     """Replies and their target: three probabilities, or a rating on the scale of a set.
 
-    The replies of a rated conversation are one example: their mean is compared with its rating.
+    The replies of a rated conversation are one example: their mean is compared with its rating. `grade` is a
+    language model's score of the reply on a scale of its own, nan where there is none. `misfit` is the same
+    reply under another prompt, where it must score lower.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -39,6 +61,8 @@ class TrainingExample:
     set: str = ""
     value: float = 0.0  # in standard deviations of the set
     weight: float = 1.0
+    grade: float = math.nan
+    misfit: Exchange | None = None
 
 
 def examples_from_ratings(ratings: Sequence[RatedExchange]) -> list[TrainingExample]:
@@ -82,27 +106,88 @@ def standardize(items: Sequence[RatedItem]) -> np.ndarray:
 
 
 def examples_from_graded_replies(weight: float, chance: random.Random) -> list[TrainingExample]:
-    """Return the graded replies with their scores, many of them perturbed, kind ones too.
+    """Return a new sample of the graded replies with their scores, many of them perturbed, kind ones too.
 
     So a perturbation predicts nothing: only the content of the reply does.
     """
-    if not weight:
-        return []
-    replies = read_graded_replies()
-    examples = []
-    for reply in replies:
-        exchange, score = reply.exchange, reply.score
-        # These replies refer to their prompt, so under another prompt they cannot be an answer.
-        is_specific = score >= KIND_SCORE and len(exchange.response.split()) >= MISMATCHED_WORDS
-        if is_specific and chance.random() < MISMATCHED:
-            other = chance.choice(replies).exchange
-            if other.prompt != exchange.prompt:
-                exchange = replace(exchange, prompt=other.prompt, dialogue=other.dialogue)
-                score = MISMATCHED_SCORE
-        shown = perturb_some(exchange, chance)
-        value = (score - MIDDLE) / SPREAD
-        examples.append(TrainingExample(exchanges=(shown,), set=OURS, value=value, weight=weight))
-    return examples
+    every = read_graded_replies() if weight else ()
+    replies = chance.sample(every, round(DRAWN * len(every)))
+    return [_graded_example(reply, weight, perturb_some(reply.exchange, chance)) for reply in replies]
+
+
+def _graded_example(reply: GradedReply, weight: float, shown: Exchange) -> TrainingExample:
+    value = (reply.score - MIDDLE) / SPREAD
+    return TrainingExample(exchanges=(shown,), set=OURS, value=value, weight=weight)
+
+
+def examples_from_constants(
+    exchanges: Sequence[Exchange], count: int, weight: float, chance: random.Random
+) -> list[TrainingExample]:
+    """Return constant replies under prompts drawn from these exchanges, with assumed scores."""
+    return [
+        _graded_example(reply, weight, reply.exchange)
+        for reply in put_constants(exchanges, count if weight else 0, chance)
+    ]
+
+
+def put_constants(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[GradedReply]:
+    """Return constant replies under prompts drawn from these exchanges."""
+    put = []
+    for _ in range(count):
+        constant, exchange = chance.choice(read_constant_replies()), chance.choice(exchanges)
+        score = UNKNOWN
+        if exchange.emotion:
+            is_glad = exchange.emotion.casefold() in GLAD_EMOTIONS
+            is_suited = constant.feeling == "any" or (constant.feeling == "glad") == is_glad
+            score = SUITED if is_suited else UNSUITED
+        put.append(GradedReply(exchange=replace(exchange, response=constant.text), score=score))
+    return put
+
+
+def add_misfits(
+    examples: Sequence[TrainingExample], fraction: float, chance: random.Random
+) -> list[TrainingExample]:
+    """Return the examples, a fraction of them with the same reply under another prompt of their set."""
+    by_set: dict[str, list[Exchange]] = defaultdict(list)
+    for example in examples:
+        by_set[example.set].append(example.exchanges[-1])
+    return [
+        replace(example, misfit=_under_another(example.exchanges[-1], by_set[example.set], chance))
+        if chance.random() < fraction
+        else example
+        for example in examples
+    ]
+
+
+def _under_another(exchange: Exchange, others: Sequence[Exchange], chance: random.Random) -> Exchange | None:
+    other = chance.choice(others)
+    if other.prompt == exchange.prompt:
+        return None
+    return replace(other, response=exchange.response)
+
+
+def examples_of_fit(data: TrainingData, chance: random.Random) -> list[TrainingExample]:
+    """Return replies that fit their prompts, as Good, and as many that do not, as Bad.
+
+    These are the same replies under other prompts of their set, and written ones that contradict what was
+    said or answer it with the wrong feeling.
+    """
+    groups: dict[str, list[Exchange]] = defaultdict(list)
+    groups[""] = [rated.exchange for rated in data.ratings]
+    for item in data.items:
+        groups[item.set].append(chance.choice(item.exchanges))
+    written = [reply.exchange for reply in read_graded_replies()]
+    groups[OURS] = [exchange for exchange in written if exchange.model not in UNFIT_KINDS]
+    fitting = [exchange for group in groups.values() for exchange in group]
+    unfit = [exchange for exchange in written if exchange.model in UNFIT_KINDS] * UNFIT_REPEATS
+    for group in groups.values():
+        drawn = (_under_another(exchange, group, chance) for exchange in group)
+        unfit += [exchange for exchange in drawn if exchange is not None]
+    return [
+        TrainingExample(exchanges=(perturb_some(exchange, chance),), target=target)
+        for exchanges, target in ((fitting, (0.0, 0.0, 1.0)), (unfit, (1.0, 0.0, 0.0)))
+        for exchange in exchanges
+    ]
 
 
 def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
@@ -113,19 +198,14 @@ def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
     return replace(perturbed, response=normalize(perturbed.response))
 
 
-def examples_from_grades(data: TrainingData, weight: float, chance: random.Random) -> list[TrainingExample]:
-    """Return a new sample of the rated replies that a language model graded, with its grades."""
-    if not weight:
-        return []
+def add_grades(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
+    """Return the examples, those of one reply with a language model's grade of it where there is one."""
     grades = read_grades()
-    every = {exchange.content_digest: exchange for exchange in data.exchanges()}
-    graded = [digest for digest in every if digest in grades]
-    return [
-        TrainingExample(
-            exchanges=(every[digest],), set=GRADES, value=(grades[digest] - MIDDLE) / SPREAD, weight=weight
-        )
-        for digest in chance.sample(graded, round(GRADED * len(graded)))
-    ]
+    graded = []
+    for example in examples:
+        grade = grades.get(example.exchanges[0].content_digest) if len(example.exchanges) == 1 else None
+        graded.append(example if grade is None else replace(example, grade=(grade - MIDDLE) / SPREAD))
+    return graded
 
 
 def draw_evenly(data: TrainingData, count: int, chance: random.Random) -> list[Exchange]:
@@ -171,8 +251,13 @@ def join_replies(exchanges: Sequence[Exchange], count: int, chance: random.Rando
     return joined
 
 
-def shuffle_replies(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
-    """Return replies under the prompts of others."""
-    return [
-        replace(chance.choice(exchanges), response=chance.choice(exchanges).response) for _ in range(count)
-    ]
+def shuffle_replies(
+    groups: Sequence[Sequence[Exchange]], count: int, chance: random.Random
+) -> list[Exchange]:
+    """Return replies under other prompts of their group, of each group by its size."""
+    sizes = [len(group) for group in groups]
+    drawn = (
+        _under_another(chance.choice(group), group, chance)
+        for group in (chance.choices(groups, sizes, k=count) if sum(sizes) else ())
+    )
+    return [exchange for exchange in drawn if exchange is not None]

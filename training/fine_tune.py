@@ -1,6 +1,7 @@
 """Fine-tuning of a base into a classifier of Bad, Okay and Good, on CPU or CUDA: teacher, networks, level."""
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,15 +18,20 @@ from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from judge.classifier.preprocessing import ReplyTokenizer, write_context
 from training.examples import (
+    GRADES,
     TrainingExample,
+    add_grades,
+    add_misfits,
     draw_evenly,
     drop_sentences,
+    examples_from_constants,
     examples_from_graded_replies,
-    examples_from_grades,
     examples_from_ratings,
     examples_from_sets,
+    examples_of_fit,
     join_replies,
     perturb_some,
+    put_constants,
     shuffle_replies,
 )
 from training.graded_replies import read_graded_replies
@@ -37,6 +43,7 @@ Progress = Callable[[int, int], None]  # examples done, examples in all
 MakeExamples = Callable[[str, random.Random], list[TrainingExample]]  # of one epoch, by the network's data
 LOG_USUAL_WORDS = 3.3  # the logarithm of 27 words, the median length of the study's replies
 TRAINING_BATCH_TOKENS = 16_384  # padded tokens of a batch in training
+MARGIN, MISFIT_WEIGHT = 1.5, 0.5  # of a reply under another prompt, in the logit of Good minus that of Bad
 LEVEL_SAMPLE = 2000  # rated replies by which the level is matched
 
 
@@ -44,36 +51,36 @@ def train_judge(
     data: TrainingData,
     recipes: Sequence[Recipe],
     *,
-    teacher: TrainedNetworks | None = None,
+    targets: np.ndarray | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> TrainedNetworks:
-    """Train the networks of the first recipe, after those of its teacher unless `teacher` is given."""
+    """Train the networks of the first recipe, after those of its teachers unless `targets` are given."""
     recipe, *teachers = recipes
     data = data.for_recipe(recipe)
-    distilled: list[TrainingExample] = []
-    graded: list[TrainingExample] = []
-    if teachers:
-        teacher = teacher or train_judge(data, teachers, device=device, progress=progress)
-        distilled = distill_ratings(teacher, data, recipe)
-        graded = distill_graded_replies(teacher, trainable_networks(teachers[0], data), recipe)
+    texts = distillation_texts(data, recipe) if teachers else None
+    if texts and targets is None:
+        trained = [train_judge(data, [teacher], device=device, progress=progress) for teacher in teachers]
+        targets = predict_targets(trained, texts)
 
     def make_examples(network_data: str, chance: random.Random) -> list[TrainingExample]:
-        if teachers:
-            shown = [replace(each, exchanges=(perturb_some(each.exchanges[0], chance),)) for each in graded]
-            return [*distilled, *shown]
+        if texts and targets is not None:
+            return distill(data, texts, targets, recipe, chance)
+        if network_data == "fit":
+            return examples_of_fit(data, chance)
         examples = examples_from_ratings(data.ratings)
-        if network_data != "labels":
-            examples += examples_from_grades(data, recipe.grades, chance)
         if network_data in ("all", "sets"):
             examples += examples_from_sets(data.items, recipe.sets, replies=recipe.replies, chance=chance)
+        if network_data != "labels" and recipe.grades:
+            examples = add_grades(examples)
         if network_data in ("all", "ours"):
             examples += examples_from_graded_replies(recipe.ours, chance)
-        return examples
+            examples += examples_from_constants(data.exchanges(), recipe.constants, recipe.ours, chance)
+        return add_misfits(examples, recipe.misfits, chance)
 
     trainable = replace(recipe, networks=trainable_networks(recipe, data))
-    trained = fine_tune(make_examples, trainable, device=device, progress=progress)
-    return match_level(trained, data.ratings, recipe.sharpness)
+    trained_networks = fine_tune(make_examples, trainable, device=device, progress=progress)
+    return match_level(trained_networks, data.ratings, recipe.sharpness)
 
 
 def trainable_networks(recipe: Recipe, data: TrainingData) -> list[NetworkData]:
@@ -102,6 +109,10 @@ def _fine_tune_once(
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
     network, tokenizer = make_network(recipe)
+    if device.startswith("cuda") and recipe.rank:
+        for parameter in network.base.parameters():  # a frozen base in full precision gains nothing here
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.bfloat16()
     network.to(device)
     if device.startswith("cuda"):
         # Compiled once for all layers, which are alike, except the first, whose input has no gradient.
@@ -143,11 +154,12 @@ class RatingEffects(nn.Module):
     def __init__(self, examples: Sequence[TrainingExample], recipe: Recipe) -> None:
         super().__init__()
         self.raters = _number(example.rater for example in examples)
-        self.sets = _number(example.set for example in examples)
+        self.sets = _number([GRADES, *(example.set for example in examples)])
         self.severity = nn.Parameter(torch.zeros(max(1, len(self.raters))))
         self.log_scale = nn.Parameter(torch.full((max(1, len(self.sets)),), -0.7))
         self.offset = nn.Parameter(torch.zeros(max(1, len(self.sets))))
         self.prior = recipe.severity
+        self.grades = recipe.grades
         self.count = max(1, sum(bool(example.rater) for example in examples))
         # Centered within each model: otherwise the raters of a good model would look lenient.
         rated = [example for example in examples if example.rater]
@@ -180,6 +192,12 @@ class RatingEffects(nn.Module):
         place = sets.clamp(min=0)
         return self.log_scale[place].exp() * latent + self.offset[place]
 
+    def grade_error(self, latent: Tensor, grade: Tensor) -> Tensor:
+        """Return the weighted squared error of each example's grade, 0 where it has none."""
+        place = torch.full((), self.sets[GRADES], device=latent.device)
+        error = self.on_scale(latent, place) - grade
+        return self.grades * torch.where(grade.isnan(), 0.0, error.nan_to_num().square())
+
 
 def _number(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(sorted({name for name in names if name}))}
@@ -201,22 +219,32 @@ class TrainingBatch:
     set: Tensor
     value: Tensor
     weight: Tensor
+    grade: Tensor  # nan where there is none
+    is_misfit: Tensor  # of each reply: it is shown under another prompt than its example's
 
 
 def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingBatch) -> Tensor:
-    """Return cross-entropy for labels, squared error for the ratings of a set, and the prior's penalty."""
-    each = network(batch.ids, batch.mask, batch.segments).float()
-    count = torch.zeros(len(batch.set), device=each.device).index_add_(
-        0, batch.example, torch.ones(len(each), device=each.device)
+    """Return cross-entropy for labels, squared error for ratings and grades, and a margin for misfits.
+
+    A misfit must lie `MARGIN` below the same reply under its own prompt.
+    """
+    rows = network(batch.ids, batch.mask, batch.segments).float()
+    own = (~batch.is_misfit).float()
+    count = torch.zeros(len(batch.set), device=rows.device).index_add_(0, batch.example, own)
+    logits = torch.zeros(len(batch.set), 3, device=rows.device).index_add_(
+        0, batch.example, rows * own.unsqueeze(1)
     )
-    logits = torch.zeros(len(batch.set), 3, device=each.device).index_add_(0, batch.example, each)
     logits = logits / count.unsqueeze(1)
+    latent = logits[:, 2] - logits[:, 0]
     levels = torch.tensor((-1.0, 0.0, 1.0), device=logits.device)
     shifted = logits + effects.leniency(batch.rater).unsqueeze(1) * levels
     by_label = -(batch.target * functional.log_softmax(shifted, dim=-1)).sum(dim=-1)
-    by_value = (effects.on_scale(logits[:, 2] - logits[:, 0], batch.set) - batch.value).square()
+    by_value = (effects.on_scale(latent, batch.set) - batch.value).square()
     losses = batch.weight * torch.where(batch.set >= 0, by_value, by_label)
-    return losses.sum() / len(losses) + effects.penalty()
+    losses = losses + effects.grade_error(latent, batch.grade)
+    lead = latent[batch.example] - (rows[:, 2] - rows[:, 0])
+    misfits = MISFIT_WEIGHT * functional.softplus(MARGIN - lead)[batch.is_misfit]
+    return (losses.sum() + misfits.sum()) / len(losses) + effects.penalty()
 
 
 def make_batches(
@@ -228,13 +256,14 @@ def make_batches(
     device: str,
 ) -> Iterator[TrainingBatch]:
     """Yield one epoch in random order; texts of similar length share a batch, so little is padded."""
+    shown = [[*example.exchanges, *([example.misfit] if example.misfit else ())] for example in examples]
     pairs = [
         (write_context(exchange, chance=chance, drop=recipe.drop_context), exchange.response)
-        for example in examples
-        for exchange in example.exchanges
+        for exchanges in shown
+        for exchange in exchanges
     ]
     tokens = iter(tokenizer.encode_all(pairs))
-    replies = [[next(tokens) for _ in example.exchanges] for example in examples]
+    replies = [[next(tokens) for _ in exchanges] for exchanges in shown]
     size = [max(len(reply.ids) for reply in several) for several in replies]
     order = list(range(len(examples)))
     chance.shuffle(order)
@@ -254,6 +283,15 @@ def make_batches(
             torch.tensor([effects.sets.get(example.set, -1) for example in chosen], device=device),
             torch.tensor([example.value for example in chosen], device=device),
             torch.tensor([example.weight for example in chosen], device=device),
+            torch.tensor([example.grade for example in chosen], device=device),
+            torch.tensor(
+                [
+                    place == len(example.exchanges)
+                    for example in chosen
+                    for place in range(len(example.exchanges) + bool(example.misfit))
+                ],
+                device=device,
+            ),
         )
 
 
@@ -287,59 +325,82 @@ def _schedule(part: float, warmup: float) -> float:
     return min(part / max(warmup, 1e-9), (1 - part) / max(1e-9, 1 - warmup))
 
 
-def distill_ratings(teacher: TrainedNetworks, data: TrainingData, recipe: Recipe) -> list[TrainingExample]:
-    """Return the ratings moved towards the teacher's probabilities, and unrated replies with these alone.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillationTexts:
+    """Replies that teachers label for a student.
 
-    The teacher's probabilities have less noise than one person's rating. Unrated are other turns of
-    conversations, given texts, and replies that were shortened, joined or put under another prompt.
+    `rated` are those of the study. `unrated` are other turns of conversations, given texts, and replies that
+    were shortened or joined. `special` are replies under other prompts, constant ones, and graded ones: the
+    first teacher alone labels these, since the others did not learn from all of them.
     """
+
+    rated: Sequence[Exchange]
+    unrated: Sequence[Exchange]
+    special: Sequence[Exchange]
+
+    def all(self) -> list[Exchange]:
+        """Return all texts, in the order of the targets."""
+        return [*self.rated, *self.unrated, *self.special]
+
+
+def distillation_texts(data: TrainingData, recipe: Recipe) -> DistillationTexts:
+    """Return the texts from which a student learns, the same in every run."""
     chance = random.Random(1)
     rated = [each.exchange for each in data.ratings]
-    others = [exchange for item in data.items for exchange in item.exchanges] + list(data.texts)
-    every = rated + others
-    unrated = [
-        *draw_evenly(data, recipe.texts, chance),
-        *shuffle_replies(every, recipe.shuffled, chance),
-        *drop_sentences(every, recipe.pieces, chance),
-        *join_replies(every, recipe.mixtures, chance),
-    ]
-    predicted = teacher.predict([*rated, *unrated])
-    # Not for the rated ones: the study's raters have judged the length of its replies.
-    predicted[len(rated) :] = favor_length(predicted[len(rated) :], unrated, recipe.length)
+    by_set: dict[str, list[Exchange]] = defaultdict(list)
+    for item in data.items:
+        by_set[item.set] += item.exchanges
+    graded = [reply.exchange for reply in read_graded_replies()] if recipe.ours else []
+    every = [*rated, *(exchange for exchanges in by_set.values() for exchange in exchanges), *data.texts]
+    return DistillationTexts(
+        rated=rated,
+        unrated=[
+            *draw_evenly(data, recipe.texts, chance),
+            *drop_sentences(every, recipe.pieces, chance),
+            *join_replies(every, recipe.mixtures, chance),
+        ],
+        special=[
+            *shuffle_replies([rated, *by_set.values(), data.texts, graded], recipe.shuffled, chance),
+            *(reply.exchange for reply in put_constants([*every, *graded], recipe.constants, chance)),
+            *graded,
+        ],
+    )
+
+
+def predict_targets(teachers: Sequence[TrainedNetworks], texts: DistillationTexts) -> np.ndarray:
+    """Return the teachers' probabilities of all texts, the mean of log-probabilities: [texts, 3]."""
+    first, *others = teachers
+    logs = np.log(first.predict(texts.all()) + 1e-6)
+    usual = [*texts.rated, *texts.unrated]
+    for teacher in others:
+        logs[: len(usual)] += np.log(teacher.predict(usual) + 1e-6)
+    logs[: len(usual)] /= len(teachers)
+    return np.asarray(softmax(logs, axis=1))
+
+
+def distill(
+    data: TrainingData,
+    texts: DistillationTexts,
+    targets: np.ndarray,
+    recipe: Recipe,
+    chance: random.Random,
+) -> list[TrainingExample]:
+    """Return the examples of one epoch: ratings moved towards the targets, other replies with these alone.
+
+    The teachers' probabilities have less noise than one person's rating. Graded replies have the target of
+    their unperturbed form.
+    """
+    targets = targets.copy()
+    rated, usual = len(texts.rated), len(texts.rated) + len(texts.unrated)
     weight = recipe.teacher_weight
-    targets = [
-        *(
-            (1 - weight) * np.array(each.target) + weight * probabilities
-            for each, probabilities in zip(data.ratings, predicted, strict=False)
-        ),
-        *predicted[len(rated) :],
-    ]
+    ratings = np.array([each.target for each in data.ratings]).reshape(-1, 3)
+    targets[:rated] = (1 - weight) * ratings + weight * targets[:rated]
+    # Not for the rated ones: the study's raters have judged the length of its replies.
+    targets[rated:usual] = favor_length(targets[rated:usual], texts.unrated, recipe.length)
+    shown = [*texts.rated, *texts.unrated, *(perturb_some(each, chance) for each in texts.special)]
     return [
         TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in target))
-        for exchange, target in zip([*rated, *unrated], targets, strict=True)
-    ]
-
-
-def distill_graded_replies(
-    teacher: TrainedNetworks, teacher_networks: Sequence[str], recipe: Recipe
-) -> list[TrainingExample]:
-    """Return the graded replies with the teacher's probabilities of their unperturbed form.
-
-    The mean of all networks and the mean of those trained on graded replies have the same weight.
-    """
-    if not recipe.ours:
-        return []
-    exchanges = [reply.exchange for reply in read_graded_replies()]
-    predicted = teacher.predict_each(exchanges)
-    has_graded = [name in ("all", "ours") for name in teacher_networks]
-    informed = predicted[has_graded] if any(has_graded) else predicted
-    return [
-        TrainingExample(
-            exchanges=(exchange,), target=tuple(float(part) for part in target), weight=recipe.ours
-        )
-        for exchange, target in zip(
-            exchanges, (predicted.mean(axis=0) + informed.mean(axis=0)) / 2, strict=True
-        )
+        for exchange, target in zip(shown, targets, strict=True)
     ]
 
 

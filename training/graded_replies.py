@@ -18,6 +18,7 @@ from judge.robustness.catalogue import read_replies
 RECIPES: Final = Path(__file__).parent / "recipes"
 GRADED_REPLIES: Final = RECIPES / "graded_replies.jsonl"
 GRADES: Final = RECIPES / "grades.json"
+CONSTANT_REPLIES: Final = RECIPES / "constant_replies.jsonl"
 # Assumed scores of the catalogue's replies by kind, from 0 (Bad) to 100 (Good). Nobody rated these.
 SCORES: Final = {
     "insults": 3,
@@ -66,6 +67,20 @@ def read_graded_replies() -> tuple[GradedReply, ...]:
         for stage in reply.stages()
     )
     return (*read_written_replies(), *of_catalogue)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantReply:
+    """A reply that says nothing of its prompt; `feeling` is what it suits: sad, glad, or any."""
+
+    text: str
+    feeling: str
+
+
+@cache
+def read_constant_replies(path: Path = CONSTANT_REPLIES) -> tuple[ConstantReply, ...]:
+    """Read the constant replies of a file."""
+    return tuple(ConstantReply(**json.loads(line)) for line in _read(path, "constants").splitlines())
 
 
 @cache

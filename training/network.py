@@ -21,11 +21,12 @@ from training.recipe import Recipe
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]
 UNSUPPORTED = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # all others are decoders
+LARGE = 2_000_000  # weights of a linear layer from which merging an adapter would double the work of a step
 PREDICTED_TOKENS = 32_768  # padded tokens of a batch in prediction
 
 
 class LoraLinear(nn.Module):
-    """A frozen linear layer with a trainable LoRA adapter; ten lines, which spare a dependency."""
+    """A frozen linear layer with a trainable LoRA adapter; a few lines, which spare a dependency."""
 
     def __init__(self, frozen: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -34,14 +35,18 @@ class LoraLinear(nn.Module):
         self.up = nn.Parameter(torch.zeros(frozen.out_features, rank))
 
     def forward(self, state: Tensor) -> Tensor:
-        # One product with the merged weights is faster than two products side by side.
+        if self.frozen.weight.numel() > LARGE:
+            side = nn.functional.linear(nn.functional.linear(state, self.down), self.up)
+            return self.frozen(state) + 2.0 * side  # type: ignore[no-any-return]
+        # In a small layer one product with the merged weights is faster than two products side by side.
         return nn.functional.linear(state, self.frozen.weight + 2.0 * (self.up @ self.down), self.frozen.bias)
 
 
-def add_lora(base: nn.Module, rank: int) -> None:
-    """Freeze a base and add a trainable LoRA adapter to each of its linear layers."""
+def add_lora(base: nn.Module, rank: int, frozen: int = 0) -> None:
+    """Freeze a base and add a trainable LoRA adapter to each linear layer, from the layer `frozen` on."""
     base.requires_grad_(False)
-    for parent in list(base.modules()):
+    skipped = {id(part) for layer in list(base.layers)[:frozen] for part in layer.modules()}  # type: ignore[arg-type]
+    for parent in [part for part in base.modules() if id(part) not in skipped]:
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Linear) and not isinstance(parent, LoraLinear):
                 setattr(parent, name, LoraLinear(child, rank))
@@ -140,7 +145,7 @@ def make_network(recipe: Recipe) -> tuple[JudgeNetwork, ReplyTokenizer]:
     base.get_input_embeddings().requires_grad_(False)
     network = JudgeNetwork(base, is_decoder=tokenizer.is_decoder, dropout=recipe.dropout)
     if recipe.rank:
-        add_lora(network.base, recipe.rank)
+        add_lora(network.base, recipe.rank, recipe.frozen)
     return network, tokenizer
 
 

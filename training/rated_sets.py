@@ -34,6 +34,7 @@ class RatedSet:
     scale: tuple[float, float]
     raters: str
     licence: str
+    part: int = 0
     systems: bool = False
     is_simulated: bool = False
     path: str = ""

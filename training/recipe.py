@@ -25,7 +25,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Amount = Annotated[float, Field(strict=True, ge=0)]
 AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
 SetWeights = Mapping[Annotated[str, AfterValidator(_check_set)], Amount]
-NetworkData = Literal["all", "sets", "ours", "labels"]
+NetworkData = Literal["all", "sets", "ours", "labels", "fit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,7 @@ class Recipe:
     base: str = "smollm2"
     layers: Count = 0  # keep only the first layers of the base; 0 keeps all
     rank: Count = 0  # train only LoRA adapters of this rank beside a frozen base; 0 trains all of it
+    frozen: Count = 0  # layers of the base, from the first, that get no adapter
     epochs: AtLeastOne = 2
     batch_size: AtLeastOne = 64
     learning_rate: Amount = 1e-4
@@ -51,31 +52,33 @@ class Recipe:
     sets: SetWeights = field(default_factory=dict)  # other rated sets, and the weight of an item
     replies: Count = 3  # of a rated conversation that are read in an epoch
     ours: Amount = 0.0  # the weight of a graded reply (`graded_replies.jsonl`) beside a label's 1
-    grades: Amount = 0.0  # the weight of a language model's grade of a reply of a rated set
+    constants: Count = 0  # constant replies (`constant_replies.jsonl`) in an epoch, under any prompt
+    grades: Amount = 0.0  # the weight of a language model's grade of a rated reply
+    misfits: Amount = 0.0  # fraction of replies also shown under another prompt, where they must score lower
     sharpness: Amount = 1.0  # factor on the logits before the level is matched; 0 leaves both as trained
-    teacher: str = ""  # the recipe, by name or path, of the judge that this one is distilled from
-    teacher_weight: Amount = 0.8  # weight of the teacher's probabilities against a rating of the same reply
-    length: Amount = 0.0  # shift of the teacher's logit of Good for every e-fold of words
-    texts: Count = 0  # unrated replies of rated conversations, and of --texts, that the teacher labels
-    shuffled: Count = 0  # replies under other prompts that the teacher labels
-    pieces: Count = 0  # replies with a sentence left out that the teacher labels
-    mixtures: Count = 0  # replies to one prompt joined into a long one that the teacher labels
+    # The recipes, by name or path, of the judges that this one is distilled from: the mean of their
+    # log-probabilities.
+    teachers: Sequence[str] = ()
+    teacher_weight: Amount = 0.8  # weight of the teachers' probabilities against a rating of the same reply
+    length: Amount = 0.0  # shift of the teachers' logit of Good for every e-fold of words
+    texts: Count = 0  # unrated replies of rated conversations, and of --texts, that the teachers label
+    shuffled: Count = 0  # replies under other prompts that the teachers label
+    pieces: Count = 0  # replies with a sentence left out that the teachers label
+    mixtures: Count = 0  # replies to one prompt joined into a long one that the teachers label
     # Networks whose probabilities are averaged, each named by its data beside the crowd study's labels:
     # "sets" other rated sets, "ours" graded replies, "all" both, each with grades; "labels" nothing else.
-    # With a teacher all learn the teacher's probabilities.
+    # "fit" learns no rating, but whether a reply fits its prompt.
+    # With teachers all learn the teachers' probabilities.
     networks: Annotated[Sequence[NetworkData], Field(min_length=1)] = field(default_factory=lambda: ["all"])
     seed: Count = 0
 
 
 def lineage(recipe: Recipe) -> tuple[Recipe, ...]:
-    """Return a recipe, its teacher's recipe, and so on."""
-    recipes = [recipe]
-    while recipes[-1].teacher:
-        teacher = read_recipe(recipes[-1].teacher)
-        if teacher in recipes:
-            raise UserError(f"teacher: the recipe {recipes[-1].teacher!r} would be its own teacher")
-        recipes.append(teacher)
-    return tuple(recipes)
+    """Return a recipe and those of its teachers, which are trained on ratings alone."""
+    teachers = tuple(read_recipe(name) for name in recipe.teachers)
+    if any(teacher.teachers for teacher in teachers):
+        raise UserError(f"teachers: of {', '.join(recipe.teachers)}, one has teachers itself")
+    return (recipe, *teachers)
 
 
 def read_recipe(name: str) -> Recipe:

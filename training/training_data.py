@@ -17,7 +17,7 @@ from data.readers.conversations import DISTINCTIVE_WORDS
 from data.records import LABELS, Exchange, digest_json, to_plain
 from data.tables import read_exchanges, read_ratings
 from judge.robustness.catalogue import Perturbation, read_perturbations
-from training.graded_replies import read_graded_replies, read_grades
+from training.graded_replies import read_constant_replies, read_graded_replies, read_grades
 from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
 from training.recipe import Recipe
 
@@ -62,6 +62,7 @@ class TrainingData:
             digests["graded replies"] = _digest(
                 f"{reply.exchange.content_digest} {reply.score}" for reply in read_graded_replies()
             )
+            digests["constant replies"] = _digest(reply.text for reply in read_constant_replies())
             digests["perturbations"] = digest_json(to_plain(training_perturbations()))[:16]
         if any(recipe.grades for recipe in recipes):
             digests["grades"] = _digest(f"{digest} {score}" for digest, score in read_grades().items())
@@ -109,7 +110,7 @@ def read_training_data(
     """Read all that a recipe and its teachers use; `sets` has one folder for each source, as published."""
     if (exchanges is None) != (ratings is None):
         raise UserError("RATINGS are missing: the human ratings of the exchanges")
-    if texts and not recipes[0].teacher:
+    if texts and not recipes[0].teachers:
         raise UserError("--texts: the recipe has no teacher to label them")
     names = list(dict.fromkeys(name for recipe in recipes for name in recipe.sets))
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}

@@ -15,7 +15,7 @@ from data.records import LABELS, to_plain
 from data.runs import read_object, write_object
 from data.tables import write_rows
 from training.held_out import HeldOut, evaluate_held_out
-from training.rated_sets import RatedItem, drop_shared, source_of
+from training.rated_sets import RATED_SETS, RatedItem, drop_shared
 from training.recipe import Recipe
 from training.set_transfer import SetItem, measure_set, set_item
 from training.training_data import TrainingData, digest_items
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from training.network import TrainedNetworks
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"
-SETS_APART, RATERS_APART, MODEL_APART = "sets-apart", "raters-apart", "model-apart"
+PARTS_APART, MODEL_APART = "parts-apart", "model-apart"  # protocols
+SETS_APART, RATERS_APART = "sets-apart", "raters-apart"  # what parts-apart measures
 JUDGE = "judge"  # among the predictions of a row
-FOLDS = 5
-STUDY = "study"  # the name of the given ratings among the sets
-UNTRAINED_SETS = "sets with the weight 0"
+PARTS, BATCHES = 3, 5
 NO_CONTEXT = "judge, bare"  # the judge without emotion and situation
 HUMAN = "human"
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
@@ -36,121 +35,65 @@ OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The data of one training, and what its judge then predicts: ratings of the study, or items of sets."""
+    """The data of one training, and what its judge then predicts.
+
+    `raters` are ratings by other people of other prompts; `models` are all ratings of models that were left
+    out, with their raters; `items` are those of sets that were left out.
+    """
 
     name: str
     train: TrainingData
-    ratings: Sequence[RatedExchange] = ()
+    raters: Sequence[RatedExchange] = ()
+    models: Sequence[RatedExchange] = ()
     items: Sequence[RatedItem] = ()
 
 
-def split_raters_apart(data: TrainingData) -> Iterator[Split]:
-    """Yield folds over rating batches: no rater, prompt or batch is on both sides."""
+def split_parts(data: TrainingData) -> Iterator[Split]:
+    """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
+
+    No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
+    left out answered prompts that others answered, too. Sets with the weight 0, which no training reads, are
+    predicted by the first.
+    """
     batches = sorted({rated.batch for rated in data.ratings}, key=lambda name: (len(name), name))
-    if len(batches) < FOLDS:
-        raise UserError(
-            f"{len(batches)} rating batches cannot be split into {FOLDS} folds; give ratings a `batch`"
-        )
-    fold_of = {batch: number % FOLDS for number, batch in enumerate(batches)}
-    for fold in range(FOLDS):
-        test = [rated for rated in data.ratings if fold_of[rated.batch] == fold]
-        prompts, raters = {rated.group for rated in test}, {rated.rater for rated in test}
-        train = [
+    models = sorted({rated.exchange.model for rated in data.ratings})
+    for part in range(PARTS):
+        out_models = models[part::PARTS] if len(models) >= PARTS else []
+        out_batches = batches[part::BATCHES] if len(batches) >= BATCHES else []
+        held_models = [rated for rated in data.ratings if rated.exchange.model in out_models]
+        held_batches = [
             rated
             for rated in data.ratings
-            if fold_of[rated.batch] != fold and rated.group not in prompts and rated.rater not in raters
+            if rated.batch in out_batches and rated.exchange.model not in out_models
         ]
-        yield _split_ratings(f"fold-{fold}", data, train, test)
-
-
-def split_models_apart(data: TrainingData) -> Iterator[Split]:
-    """Yield one split for each model, which is left out with all of its raters."""
-    models = sorted({rated.exchange.model for rated in data.ratings})
-    if len(models) < 3:
-        raise UserError(f"{len(models)} models are too few to leave one out; three at least are needed")
-    for model in models:
-        test = [rated for rated in data.ratings if rated.exchange.model == model]
-        raters = {rated.rater for rated in test}
+        raters = {rated.rater for rated in (*held_models, *held_batches)}
+        prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
         train = [
-            rated for rated in data.ratings if rated.exchange.model != model and rated.rater not in raters
+            rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts
         ]
-        yield _split_ratings(model, data, train, test)
-
-
-def _split_ratings(
-    name: str, data: TrainingData, train: Sequence[RatedExchange], test: Sequence[RatedExchange]
-) -> Split:
-    if not train:
-        raise UserError(
-            f"nothing is left to train on beside {name}: every other rating is of a rater or a prompt held "
-            "out with it; this protocol needs people who rated only part of the replies"
-        )
-    held_out = [rated.exchange for rated in test]
-    return Split(
-        name=name,
-        train=TrainingData(
-            ratings=train, items=drop_shared(data.items, held_out), texts=drop_shared(data.texts, held_out)
-        ),
-        ratings=test,
-    )
-
-
-def split_sets_apart(data: TrainingData) -> Iterator[Split]:
-    """Yield one split for each source of rated sets, the study included.
-
-    Sets with the weight 0 share one training on everything else.
-    """
-    items = [*data.items, *map(study_item, data.ratings)]
-    for source in dict.fromkeys(source_of(item) for item in items):
-        test = [item for item in items if source_of(item) == source]
-        kept = replace(
-            data,
-            ratings=[] if source == STUDY else data.ratings,
-            items=[item for item in data.items if source_of(item) != source],
-        )
-        split = _split_items(source, kept, test)
-        if split.train.ratings or split.train.items:
-            yield split
-        elif not data.evaluation_items:
-            raise UserError(
-                f"nothing is left to train on beside {source}: with sets apart the recipe has to name other "
-                "rated sets under [sets]"
-            )
-    if data.evaluation_items:
-        yield _split_items(UNTRAINED_SETS, data, data.evaluation_items)
-
-
-def _split_items(name: str, data: TrainingData, test: Sequence[RatedItem]) -> Split:
-    held_out = [exchange for item in test for exchange in item.exchanges]
-    ids = {exchange.id for exchange in drop_shared([rated.exchange for rated in data.ratings], held_out)}
-    return Split(
-        name=name,
-        train=TrainingData(
-            ratings=[rated for rated in data.ratings if rated.exchange.id in ids],
-            items=drop_shared(data.items, held_out),
+        items = [item for item in data.items if RATED_SETS[item.set].part == part]
+        items += data.evaluation_items if part == 0 else []
+        if not (held_models or held_batches or items):
+            continue
+        kept = [item for item in data.items if RATED_SETS[item.set].part != part]
+        of_items = [exchange for item in items for exchange in item.exchanges]
+        held_out = [*of_items, *(rated.exchange for rated in held_batches)]
+        ids = {exchange.id for exchange in drop_shared([rated.exchange for rated in train], of_items)}
+        data_of_part = TrainingData(
+            ratings=[rated for rated in train if rated.exchange.id in ids],
+            items=drop_shared(kept, held_out),
             texts=drop_shared(data.texts, held_out),
-        ),
-        items=test,
-    )
+        )
+        if not data_of_part.ratings and not data_of_part.items:
+            raise UserError(
+                "nothing is left to train on: every rating is of a rater or a prompt that is held out; a trial "
+                "needs people who rated only part of the replies"
+            )
+        yield Split(
+            name=f"part-{part}", train=data_of_part, raters=held_batches, models=held_models, items=items
+        )
 
 
-def study_item(rated: RatedExchange) -> RatedItem:
-    """Return a rating of the study as an item of a set."""
-    return RatedItem(
-        set=STUDY,
-        exchanges=(rated.exchange,),
-        rating=1.0 + rated.target.index(max(rated.target)),
-        rater=rated.rater,
-        system=rated.exchange.model,
-        cluster=rated.batch,
-    )
-
-
-SPLITS: Mapping[str, Callable[[TrainingData], Iterator[Split]]] = {
-    SETS_APART: split_sets_apart,
-    RATERS_APART: split_raters_apart,
-    MODEL_APART: split_models_apart,
-}
 Predict = Callable[[Sequence[RatedExchange], Sequence[RatedExchange]], np.ndarray]
 
 
