@@ -41,7 +41,7 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "evidence", "abou
 @click.option("--out", type=FILE, required=True, help="Folder of the judge, or of the trial.")
 @click.option(
     "--protocol",
-    type=click.Choice(["sets-apart", "raters-apart", "model-apart", "systems-apart"]),
+    type=click.Choice(["held-out", "sets-apart", "systems-apart"]),
     help="Evaluate the settings on held-out data instead of making a judge.",
 )
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
@@ -72,21 +72,20 @@ def train(
     """Train a judge on human ratings of replies.
 
     EXCHANGES are prompts with their replies, and RATINGS their human ratings, as `import` writes both. With
-    --protocol no judge is made: the recipe is trained once for each held-out part, and its predictions are
-    compared with the ratings of that part. Held out is one rated set at a time with every text it shares
-    (sets-apart), a fifth of the raters with their prompts (raters-apart), or one model (model-apart). Run the
-    command again to resume.
+    --protocol held-out no judge is made: the recipe is trained three times, each time without a group of
+    rated sets with every text they share, a fifth of the prompts with their raters, and a third of the
+    models. Its predictions are compared with the ratings that were held out. Run the command again to resume.
 
     --sets is a folder with one folder for each public set, as published: epitome, ieval, esconv, and so on. A
     recipe that names some under [sets] needs no EXCHANGES; sets with the weight 0 are only evaluated. With
     --unit conversation only the rated conversations in it are needed. Held out is one set at a time
-    (sets-apart) or one system at a time (systems-apart); without --protocol both trials run and a judge is
-    made.
+    (--protocol sets-apart) or one system at a time (systems-apart); without --protocol both trials run and a
+    judge is made.
 
     \b
     Examples:
-      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --protocol sets-apart --out trials/sets
-      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trials/sets --out my-judge
+      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --protocol held-out --out trial
+      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trial --out my-judge
       empathy-judge train exchanges.jsonl ratings.jsonl --from-card my-judge --out rebuilt
       empathy-judge train --unit conversation --sets public --out my-judge
     """
@@ -94,8 +93,8 @@ def train(
         if evidence or from_card:
             raise UserError("--unit conversation: --evidence and --from-card do not apply")
         return _train_conversations(sets, out, protocol, as_json=as_json)
-    if protocol == "systems-apart":
-        raise UserError("--protocol systems-apart: only with --unit conversation; for replies: model-apart")
+    if protocol not in (None, "held-out"):
+        raise UserError(f"--protocol {protocol}: only with --unit conversation; for replies: held-out")
     from dataclasses import replace
 
     from reports.progress import steps
@@ -115,7 +114,8 @@ def train(
         changes: dict[str, Any] = {"base": base, "seed": seed}
         changes = {key: value for key, value in changes.items() if value is not None}
         recipes = lineage(replace(read_recipe(recipe), **changes))
-    device = check_environment(device, recipes)
+    # To rebuild a judge, its teachers are not needed.
+    device = check_environment(device, recipes[:1] if card else recipes)
     data = read_training_data(exchanges, ratings, recipes, sets=sets, texts=texts)
     from calibration.artifact import CALIBRATION_FILE
     from training.calibration_from_trials import calibrate_trained
@@ -125,11 +125,10 @@ def train(
     kept = "trained networks are saved, the one in progress is not"
     with interruptible(kept), steps() as (on_split, on_step):
         if protocol:
-            result = run_trial(
-                data, recipes, protocol, out, device=device, on_split=on_split, on_step=on_step
-            )
-        elif card:
-            result = rebuild_judge(card, data, recipes, out, device=device, progress=on_step)
+            result = run_trial(data, recipes, out, device=device, on_split=on_split, on_step=on_step)
+        elif from_card:
+            original = from_card if from_card.is_dir() else from_card.parent
+            result = rebuild_judge(card, original, data, recipes, out, device=device, progress=on_step)
         else:
             figures = read_evidence(evidence, plan_training(data, recipes))
             text = card_text(about, figures)
@@ -147,7 +146,12 @@ def train(
         files = [path for path in (exchanges, ratings) if path is not None]
         say_next("to make the judge", "train", *files, *given, "--evidence", out, "--out", "my-judge")
     else:
-        say("Every file is identical to the one on the card." if card else write_card(result))
+        rebuilt = (
+            f"P(Good) differs by {result['change']:.4f} on average from the judge of the card."
+            if result.get("change")
+            else "Every file is identical to the one on the card."
+        )
+        say(rebuilt if card else write_card(result))
         if is_calibrated:
             say(f"calibrated by its trials: {out / CALIBRATION_FILE}")
         _say_how_to_score(result["name"], out)

@@ -230,7 +230,7 @@ def taught_recipe(write_recipe: Callable[[Recipe], Path], tiny_recipe: Recipe) -
     """A tiny recipe with a teacher, which learns from the ratings of three sets."""
     teacher = write_recipe(replace(tiny_recipe, sets={"epitome": 0.5, "ieval": 0.5}))
     texts = {"texts": 60, "shuffled": 10, "pieces": 10, "mixtures": 10}
-    return replace(tiny_recipe, teacher=str(teacher), teacher_weight=0.9, length=0.1, **texts)
+    return replace(tiny_recipe, teachers=[str(teacher)], teacher_weight=0.9, length=0.1, **texts)
 
 
 @pytest.fixture(scope="session")
@@ -245,21 +245,19 @@ def train(rated_files: tuple[Path, Path], tiny_toml: Path) -> Train:
 
 
 @pytest.fixture(scope="session")
-def trials(tmp_path_factory: pytest.TempPathFactory, train: Train) -> dict[str, tuple[Path, Result]]:
-    """By protocol, the folder of a trial and what the command said."""
-    folder = tmp_path_factory.mktemp("trials")
-    protocols = ("raters-apart", "model-apart")
-    return {name: (folder / name, train("--protocol", name, "--out", folder / name)) for name in protocols}
+def trial(tmp_path_factory: pytest.TempPathFactory, train: Train) -> tuple[Path, Result]:
+    """The folder of a trial and what the command said."""
+    folder = tmp_path_factory.mktemp("trials") / "trial"
+    return folder, train("--protocol", "held-out", "--out", folder)
 
 
 @pytest.fixture(scope="session")
 def made_judge(
-    tmp_path_factory: pytest.TempPathFactory, train: Train, trials: dict[str, tuple[Path, Result]]
+    tmp_path_factory: pytest.TempPathFactory, train: Train, trial: tuple[Path, Result]
 ) -> tuple[Path, Result]:
-    """The folder of a judge with both trials on its card, and what the command said."""
+    """The folder of a judge with the trial on its card, and what the command said."""
     folder = tmp_path_factory.mktemp("made") / "my-judge"
-    evidence = [word for trial, _ in trials.values() for word in ("--evidence", trial)]
-    return folder, train(*evidence, "--out", folder)
+    return folder, train("--evidence", trial[0], "--out", folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Calibration of a trained judge from its trials: the held-out predictions of its recipe."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -20,14 +21,16 @@ from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from data.records import LABELS
 from judge.classifier.judge import ClassifierJudge
-from training.trials import JUDGE, MODEL_APART, RATERS_APART, read_finished, read_rows
+from training.trials import JUDGE, MODEL_APART, RATERS_APART, read_rows
 
 DAYS = 1825  # a trained judge does not change
 
 
 def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
-    """Write the calibration beside a judge's weights if its trials have both protocols; return whether."""
-    read = {read_finished(each)[0]["protocol"]: list(read_rows(each)) for each in trials}
+    """Write the calibration beside a judge's weights if trials left out raters and models; return whether."""
+    read: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in (row for folder_of_trial in trials for row in read_rows(folder_of_trial)):
+        read[row["protocol"]].append(row)
     if not {RATERS_APART, MODEL_APART} <= set(read):
         return False
     judge = identify(ClassifierJudge(weights=str(folder)))

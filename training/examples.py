@@ -19,6 +19,7 @@ from training.training_data import TrainingData, training_perturbations
 
 OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
+DRAWS = 20  # of another prompt, before a reply stays under its own
 DRAWN = 0.4  # fraction of the graded replies in an epoch
 PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
 # Assumed scores of a constant reply whose feeling suits the prompt's, does not, or may or may not.
@@ -152,17 +153,17 @@ def add_misfits(
     for example in examples:
         by_set[example.set].append(example.exchanges[-1])
     return [
-        replace(example, misfit=_under_another(example.exchanges[-1], by_set[example.set], chance))
+        replace(example, misfit=under_another(example.exchanges[-1], by_set[example.set], chance))
         if chance.random() < fraction
         else example
         for example in examples
     ]
 
 
-def _under_another(exchange: Exchange, others: Sequence[Exchange], chance: random.Random) -> Exchange | None:
-    other = chance.choice(others)
-    if other.prompt == exchange.prompt:
-        return None
+def under_another(exchange: Exchange, others: Sequence[Exchange], chance: random.Random) -> Exchange:
+    """Return a reply under the prompt of another exchange; under its own where all have the same."""
+    prompts = (chance.choice(others) for _ in range(DRAWS))
+    other = next((each for each in prompts if each.prompt != exchange.prompt), exchange)
     return replace(other, response=exchange.response)
 
 
@@ -181,8 +182,7 @@ def examples_of_fit(data: TrainingData, chance: random.Random) -> list[TrainingE
     fitting = [exchange for group in groups.values() for exchange in group]
     unfit = [exchange for exchange in written if exchange.model in UNFIT_KINDS] * UNFIT_REPEATS
     for group in groups.values():
-        drawn = (_under_another(exchange, group, chance) for exchange in group)
-        unfit += [exchange for exchange in drawn if exchange is not None]
+        unfit += (under_another(exchange, group, chance) for exchange in group)
     return [
         TrainingExample(exchanges=(perturb_some(exchange, chance),), target=target)
         for exchanges, target in ((fitting, (0.0, 0.0, 1.0)), (unfit, (1.0, 0.0, 0.0)))
@@ -256,8 +256,7 @@ def shuffle_replies(
 ) -> list[Exchange]:
     """Return replies under other prompts of their group, of each group by its size."""
     sizes = [len(group) for group in groups]
-    drawn = (
-        _under_another(chance.choice(group), group, chance)
+    return [
+        under_another(chance.choice(group), group, chance)
         for group in (chance.choices(groups, sizes, k=count) if sum(sizes) else ())
-    )
-    return [exchange for exchange in drawn if exchange is not None]
+    ]

@@ -78,9 +78,14 @@ class ConstantReply:
 
 
 @cache
-def read_constant_replies(path: Path = CONSTANT_REPLIES) -> tuple[ConstantReply, ...]:
-    """Read the constant replies of a file."""
-    return tuple(ConstantReply(**json.loads(line)) for line in _read(path, "constants").splitlines())
+def read_constant_replies(use: str = "training", path: Path = CONSTANT_REPLIES) -> tuple[ConstantReply, ...]:
+    """Read the constant replies for training, or every fourth one, which is for evaluation alone."""
+    lines = _read(path, "constants").splitlines()
+    return tuple(
+        ConstantReply(**json.loads(line))
+        for number, line in enumerate(lines)
+        if (number % 4 == 3) == (use == "evaluation")
+    )
 
 
 @cache

@@ -26,6 +26,7 @@ from calibration.agreement.metrics import (
 )
 from calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
+from calibration.pairing import given_labels
 from data.records import LABELS
 
 RATINGS = np.arange(1, len(LABELS) + 1)
@@ -133,6 +134,7 @@ def evaluate_held_out(
 
     - `qwk`: quadratic kappa of the rating and a label, cut from the expected score so that in each split the
       labels are as frequent as the ratings outside it;
+    - `label_qwk`: the same of the label that the judge gives;
     - `spearman`: of the rating and the expected score;
     - `balanced_accuracy`: of the label whose probability is highest relative to its mean over the split;
     - `auc_good`, `auc_bad`: by the probability of Good and of Bad;
@@ -172,6 +174,7 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
 
     return {
         "qwk": of_labels("qwk", labels_by_frequency(scores, ratings, split)),
+        "label_qwk": of_labels("qwk", given_labels(probabilities)),
         "spearman": spearman_of(ratings.astype(float), scores),
         "balanced_accuracy": of_labels("balanced_accuracy", labels_by_lift(probabilities, split)),
         "auc_good": auc_of(ratings == GOOD + 1, probabilities[:, GOOD]),

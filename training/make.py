@@ -22,17 +22,27 @@ from judge.classifier.preprocessing import normalize
 from judge.onnx_model import CARD, MODEL, TOKENIZER
 from training.environment import find_base, make_deterministic, package_versions
 from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder
-from training.fine_tune import Progress, match_shares, train_judge, trainable_networks
+from training.fine_tune import (
+    DistillationTexts,
+    Progress,
+    distillation_texts,
+    match_shares,
+    predict_targets,
+    train_judge,
+    trainable_networks,
+)
 from training.graded_replies import read_graded_replies
 from training.model_card import DEFAULT_TEXT, state_caveat, write_card
 from training.network import TrainedNetworks, load_network, save_network
-from training.recipe import Recipe
+from training.recipe import RECIPES, Recipe
 from training.training_data import TrainingData
 from training.trials import check_plan, fit_length, plan_training, read_finished
 from training.vocabulary import prune_vocabulary
 
 NETWORK = "network-{}.safetensors"  # trained parameters, from which an interrupted training resumes
-TEACHER = "teacher"  # the subfolder of a judge's teacher
+TEACHER = "teacher-{}"  # the subfolder of one of a judge's teachers
+TARGETS = "targets.npz"  # the teachers' probabilities, by the digests of the texts
+MAX_REBUILT_CHANGE, REBUILT_REPLIES = 0.01, 200  # mean change of P(Good) that another machine may cause
 BASE_FILES = ("*.gguf", "*.safetensors", "*.bin", "config.json", "tokenizer.json")
 COMPARED = 100  # replies on which int8 is compared with full precision
 CALIBRATION_REPLIES = 60  # replies by which the weights of a decoder are quantized
@@ -48,6 +58,7 @@ def make_judge(
     evidence: Mapping[str, Any],
     device: str = "cpu",
     threads: int = 0,
+    bases: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train on all data, export, and write the card last; networks that were trained before are reused.
@@ -76,7 +87,8 @@ def make_judge(
             "recipe": plan.pop("recipe"),
             "provenance": {
                 **plan,
-                "bases": {recipe.base: digest_base(recipe.base) for recipe in recipes},
+                "targets": digest_file(folder / TARGETS) if len(recipes) > 1 else "",
+                "bases": bases or {recipe.base: digest_base(recipe.base) for recipe in recipes},
                 "device": device,
                 "threads": threads,
                 "packages": package_versions(),
@@ -102,25 +114,53 @@ def digest_base(name: str) -> str:
 def _train_or_resume(
     data: TrainingData, recipes: Sequence[Recipe], folder: Path, *, device: str, progress: Progress | None
 ) -> TrainedNetworks:
-    """Return a judge's networks; those of its teacher are a judge of their own in a subfolder."""
+    """Return a judge's networks; its teachers have subfolders, and their probabilities a file."""
     recipe, *teachers = recipes
     check_plan(folder, plan_training(data, recipes), kind="judge")
     paths = [folder / NETWORK.format(number) for number in range(len(trainable_networks(recipe, data)))]
     if not all(path.exists() for path in paths):
-        teacher = None
+        targets = None
         if teachers:
-            # A judge that may not read situations may not learn them from its teacher either.
+            # A judge that may not read situations may not learn them from its teachers either.
             read = data.for_recipe(recipe)
-            teacher = _train_or_resume(read, teachers, folder / TEACHER, device=device, progress=progress)
-            for network in teacher.networks:
-                network.to(device)
-        trained = train_judge(data, recipes, teacher=teacher, device=device, progress=progress)
+            texts = distillation_texts(read, recipe)
+            if not (folder / TARGETS).exists():
+                trained_teachers = [
+                    _train_or_resume(
+                        read, [teacher], folder / TEACHER.format(number), device=device, progress=progress
+                    )
+                    for number, teacher in enumerate(teachers)
+                ]
+                for network in (each for teacher in trained_teachers for each in teacher.networks):
+                    network.to(device)
+                write_targets(folder / TARGETS, texts, predict_targets(trained_teachers, texts))
+            targets = read_targets(folder / TARGETS, texts)
+        trained = train_judge(data, recipes, targets=targets, device=device, progress=progress)
         for network, path in zip(trained.networks, paths, strict=True):
             with replacing(path) as partial:
                 save_network(network, partial)
     # As saved, in half precision, so that a resumed training makes the same judge.
     loaded = [load_network(recipe, path) for path in paths]
     return TrainedNetworks([network for network, _ in loaded], loaded[0][1])
+
+
+def write_targets(path: Path, texts: DistillationTexts, targets: np.ndarray) -> None:
+    """Write the teachers' probabilities by the digests of the texts: 14 bytes a text."""
+    digests = np.array([int(exchange.content_digest, 16) for exchange in texts.all()], dtype=np.uint64)
+    digests, first = np.unique(digests, return_index=True)
+    with replacing(path) as partial, partial.open("wb") as file:
+        np.savez(file, digests=digests, probabilities=targets[first].astype(np.float16))
+
+
+def read_targets(path: Path, texts: DistillationTexts) -> np.ndarray:
+    """Read the teachers' probabilities of these texts: [texts, 3]."""
+    with np.load(path) as saved:
+        digests, probabilities = saved["digests"], saved["probabilities"].astype(float)
+    wanted = np.array([int(exchange.content_digest, 16) for exchange in texts.all()], dtype=np.uint64)
+    places = np.searchsorted(digests, wanted).clip(max=len(digests) - 1)
+    if missing := int((digests[places] != wanted).sum()):
+        raise UserError(f"{path}: has no probabilities for {missing:,} of {len(wanted):,} texts")
+    return np.asarray(probabilities[places] / probabilities[places].sum(axis=1, keepdims=True))
 
 
 def export(
@@ -200,11 +240,11 @@ def hash_files(folder: Path, names: Sequence[str] = (MODEL, TOKENIZER)) -> dict[
 
 
 def read_evidence(folders: Sequence[Path], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of trials by protocol; refuse those of another recipe or other data."""
-    evidence = {}
+    """Return the figures of trials by what was held out; refuse those of another recipe or other data."""
+    evidence: dict[str, Any] = {}
     for folder in folders:
         tried, evaluation = read_finished(folder)
-        evidence[tried["protocol"]] = evaluation
+        evidence |= {name: figures for name, figures in evaluation.items() if name != "protocol"}
         if differing := [key for key, value in plan.items() if tried.get(key) != value]:
             raise UserError(
                 f"{folder}: a trial with another {', '.join(differing)}, so its figures are not this judge's"
@@ -222,6 +262,7 @@ def card_text(about: Path | None, evidence: Mapping[str, Any]) -> dict[str, Any]
 
 def rebuild_judge(
     card: Mapping[str, Any],
+    original: Path,
     data: TrainingData,
     recipes: Sequence[Recipe],
     folder: Path,
@@ -229,20 +270,30 @@ def rebuild_judge(
     device: str,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Build a judge again from what its card records; fail if the files are not the same."""
+    """Build a judge again from what its card records; fail if it predicts something else.
+
+    Teachers are not trained again: their probabilities lie beside the card or in `training/recipes`.
+    """
     recorded = card["provenance"]
-    present = {
-        **data.digests(recipes),
-        **{f"base {recipe.base}": digest_base(recipe.base) for recipe in recipes},
-    }
+    present = {**data.digests(recipes), f"base {recipes[0].base}": digest_base(recipes[0].base)}
     expected = {
         **recorded["digests"],
-        **{f"base {name}": digest for name, digest in recorded["bases"].items()},
+        f"base {recipes[0].base}": recorded["bases"][recipes[0].base],
     }
     for name in dict.fromkeys((*expected, *present)):
         if expected.get(name) != present.get(name):
             found, wanted = (each.get(name, "of nothing") for each in (present, expected))
             raise UserError(f"{name}: not the data on the card (digest {found}; on the card {wanted})")
+    if targets := recorded["targets"]:
+        places = [original / TARGETS, RECIPES / TARGETS]
+        source = next((path for path in places if path.exists() and digest_file(path) == targets), None)
+        if source is None:
+            raise UserError(
+                f"{TARGETS}: the teachers' probabilities on the card are neither {places[0]} nor {places[1]}"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / TARGETS) as partial:
+            partial.write_bytes(source.read_bytes())
     rebuilt = make_judge(
         data,
         recipes,
@@ -251,14 +302,23 @@ def rebuild_judge(
         evidence=card["evidence"],
         device=device,
         threads=recorded["threads"],
+        bases=recorded["bases"],
         progress=progress,
     )
-    if differing := [name for name in card["files"] if rebuilt["files"].get(name) != card["files"][name]]:
+    if rebuilt["files"] == card["files"]:
+        return {**rebuilt, "change": 0.0}
+    judges = [ClassifierJudge(weights=str(each)) for each in (original, folder)]
+    replies = data.exchanges()[:: max(1, len(data.exchanges()) // REBUILT_REPLIES)][:REBUILT_REPLIES]
+    first, again = (np.array([judge.predict(reply)[-1] for reply in replies]) for judge in judges)
+    change = float(np.abs(first - again).mean())
+    if change > MAX_REBUILT_CHANGE:
         versions = ", ".join(
             f"{name} {found} (on the card {recorded['packages'].get(name)})"
             for name, found in package_versions().items()
             if recorded["packages"].get(name) != found
         )
-        reason = versions or "the packages are the same"
-        raise OperationalError(f"{folder}: {', '.join(differing)} differ from the card's: {reason}")
-    return rebuilt
+        raise OperationalError(
+            f"{folder}: P(Good) differs by {change:.3f} on average from the card's judge (at most "
+            f"{MAX_REBUILT_CHANGE}): {versions or 'the packages are the same'}"
+        )
+    return {**rebuilt, "change": change}

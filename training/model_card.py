@@ -8,10 +8,11 @@ from data.errors import UserError
 from data.text import percent, show
 from judge.onnx_model import CARD, read_card
 from training.recipe import Recipe, build_recipe
-from training.trials import JUDGE, MODEL_APART, SETS_APART
+from training.trials import HELD_OUT, JUDGE, MODEL_APART, SETS_APART
 
 METRICS = {
     "qwk": "QWK",
+    "label_qwk": "QWK of labels",
     "spearman": "Spearman",
     "balanced_accuracy": "bal. acc.",
     "auc_good": "AUC Good",
@@ -92,13 +93,24 @@ def write_card(card: Row) -> str:
 
 def trial_lines(evaluation: Row) -> list[str]:
     """Return the figures of a trial as Markdown tables."""
+    if evaluation.get("protocol") == HELD_OUT:
+        parts = [name for name in evaluation if name != "protocol"]
+        return [line for name in parts for line in (f"## {name}", "", *trial_lines(evaluation[name]), "")]
+    if "own_higher" in evaluation:
+        return [
+            f"Labelled Good: {percent(evaluation['own'])}% of replies under their own prompts, "
+            f"{percent(evaluation['other'])}% under other prompts, and {percent(evaluation['constant'])}% of "
+            "constant replies. A reply scores higher under its own prompt in "
+            f"{percent(evaluation['own_higher'])}%."
+        ]
     if "sets" in evaluation:
         return [*_set_lines(evaluation["sets"]), *_system_lines(evaluation.get("levels", []))]
     evaluations = evaluation["evaluations"]
+    metrics = {key: name for key, name in METRICS.items() if key in evaluations[JUDGE]["per_response"]}
     lines = _table(
-        ("", *METRICS.values()),
+        ("", *metrics.values()),
         [
-            (name, *(show(figures["per_response"][metric]) for metric in METRICS))
+            (name, *(show(figures["per_response"][metric]) for metric in metrics))
             for name, figures in evaluations.items()
         ],
     )

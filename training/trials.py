@@ -1,20 +1,26 @@
 """Trials of a recipe: train on part of the ratings, predict the rest, and measure that beside baselines."""
 
 import json
+import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 
+from calibration.bootstrap import mean_of, resample_clusters, sample
+from calibration.estimate import Estimate
+from calibration.pairing import given_labels
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, to_plain
 from data.runs import read_object, write_object
 from data.tables import write_rows
-from training.held_out import HeldOut, evaluate_held_out
+from training.examples import under_another
+from training.graded_replies import read_constant_replies
+from training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out, expected_scores
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared
 from training.recipe import Recipe
 from training.set_transfer import SetItem, measure_set, set_item
@@ -24,8 +30,8 @@ if TYPE_CHECKING:
     from training.network import TrainedNetworks
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"
-PARTS_APART, MODEL_APART = "parts-apart", "model-apart"  # protocols
-SETS_APART, RATERS_APART = "sets-apart", "raters-apart"  # what parts-apart measures
+HELD_OUT = "held-out"  # the protocol of a judge of replies; it measures all of these:
+SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart", "model-apart", "relevance"
 JUDGE = "judge"  # among the predictions of a row
 PARTS, BATCHES = 3, 5
 NO_CONTEXT = "judge, bare"  # the judge without emotion and situation
@@ -68,9 +74,7 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
         ]
         raters = {rated.rater for rated in (*held_models, *held_batches)}
         prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
-        train = [
-            rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts
-        ]
+        train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
         items = [item for item in data.items if RATED_SETS[item.set].part == part]
         items += data.evaluation_items if part == 0 else []
         if not (held_models or held_batches or items):
@@ -86,8 +90,8 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
         )
         if not data_of_part.ratings and not data_of_part.items:
             raise UserError(
-                "nothing is left to train on: every rating is of a rater or a prompt that is held out; a trial "
-                "needs people who rated only part of the replies"
+                "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
+                "trial needs people who rated only part of the replies, or other rated sets under [sets]"
             )
         yield Split(
             name=f"part-{part}", train=data_of_part, raters=held_batches, models=held_models, items=items
@@ -182,7 +186,6 @@ def _shares(ratings: Sequence[RatedExchange]) -> np.ndarray:
 def run_trial(
     data: TrainingData,
     recipes: Sequence[Recipe],
-    protocol: str,
     folder: Path,
     *,
     device: str = "cpu",
@@ -195,18 +198,17 @@ def run_trial(
     """
     from training.fine_tune import train_judge
 
-    splits = list(SPLITS[protocol](data))
-    plan = {"protocol": protocol, "evaluation_items": digest_items(data.evaluation_items)}
+    splits = list(split_parts(data))
+    plan = {"protocol": HELD_OUT, "evaluation_items": digest_items(data.evaluation_items)}
     check_plan(folder, {**plan, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):
-        path = folder / f"{quote(split.name, safe=' ', errors='surrogatepass')}.jsonl"
+        path = folder / f"{split.name}.jsonl"
         if path.exists():
             continue
         on_split(split.name, number, len(splits))
         trained = train_judge(split.train, recipes, device=device, progress=on_step)
-        rows = predict_items(split.items, trained) if split.items else predict_ratings(split, trained)
-        write_rows(path, rows)
-    evaluation = measure_trial(read_rows(folder), protocol)
+        write_rows(path, predict_split(split, trained))
+    evaluation = measure_trial(read_rows(folder))
     write_object(folder / EVALUATION, evaluation)
     return evaluation
 
@@ -254,7 +256,19 @@ def plan_training(data: TrainingData, recipes: Sequence[Recipe]) -> dict[str, An
     }
 
 
-def predict_items(items: Sequence[RatedItem], trained: "TrainedNetworks") -> list[dict[str, Any]]:
+def predict_split(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+    """Return one row for everything that is held out, each with the protocol that it belongs to."""
+    rated = {RATERS_APART: split.raters, MODEL_APART: split.models}
+    rows = [
+        {"protocol": protocol, "split": split.name, **row}
+        for protocol, ratings in rated.items()
+        for row in _predict_ratings(split, ratings, trained)
+    ]
+    rows += ({"protocol": RELEVANCE, **row} for row in _predict_misfits(split, trained))
+    return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split.items, trained)]
+
+
+def _predict_items(items: Sequence[RatedItem], trained: "TrainedNetworks") -> list[dict[str, Any]]:
     """Return one row for each item, with the mean prediction over its replies."""
     predicted = iter(trained.predict([exchange for item in items for exchange in item.exchanges]))
     return [
@@ -263,24 +277,48 @@ def predict_items(items: Sequence[RatedItem], trained: "TrainedNetworks") -> lis
     ]
 
 
-def predict_ratings(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+def _predict_ratings(
+    split: Split, ratings: Sequence[RatedExchange], trained: "TrainedNetworks"
+) -> list[dict[str, Any]]:
     """Return one row for each held-out rating, with the predictions of the judge and of every baseline."""
-    exchanges = [rated.exchange for rated in split.ratings]
+    exchanges = [rated.exchange for rated in ratings]
+    if not exchanges:
+        return []
     predictions = {
         JUDGE: trained.predict(exchanges),
         NO_CONTEXT: trained.predict([replace(each, emotion=None, situation=None) for each in exchanges]),
-        **{name: predict(split.train.ratings, split.ratings) for name, predict in BASELINES.items()},
+        **{name: predict(split.train.ratings, ratings) for name, predict in BASELINES.items()},
     }
     return [
         {
             "id": rated.exchange.id,
             "model": rated.exchange.model,
             "batch": rated.batch,
-            "split": split.name,
             "rating": LABELS[rated.target.index(max(rated.target))],
             "predictions": {name: _rounded(table[index]) for name, table in predictions.items()},
         }
-        for index, rated in enumerate(split.ratings)
+        for index, rated in enumerate(ratings)
+    ]
+
+
+def _predict_misfits(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+    """Return one row for each held-out reply: as it was, under another prompt, and replaced by a constant."""
+    chance = random.Random(0)
+    exchanges = [rated.exchange for rated in split.raters]
+    if len({exchange.prompt for exchange in exchanges}) < 2:
+        return []
+    shown = {
+        "own": exchanges,
+        "other": [under_another(exchange, exchanges, chance) for exchange in exchanges],
+        "constant": [
+            replace(each, response=chance.choice(read_constant_replies("evaluation")).text)
+            for each in exchanges
+        ],
+    }
+    predicted = {name: trained.predict(each) for name, each in shown.items()}
+    return [
+        {"batch": rated.batch, **{name: _rounded(table[place]) for name, table in predicted.items()}}
+        for place, rated in enumerate(split.raters)
     ]
 
 
@@ -288,22 +326,48 @@ def _rounded(probabilities: Any) -> list[float]:
     return [round(float(part), 6) for part in probabilities]
 
 
-def measure_trial(rows: Iterable[Mapping[str, Any]], protocol: str, *, seed: int = 0) -> dict[str, Any]:
-    """Return every metric with its interval, as JSON values, for the judge and its baselines."""
-    held = list(rows)
-    if protocol == SETS_APART:
-        items = [SetItem(**row) for row in held]
+def measure_trial(rows: Iterable[Mapping[str, Any]], *, seed: int = 0) -> dict[str, Any]:
+    """Return every metric with its interval, as JSON values, by what was held out."""
+    by_protocol: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        values = dict(row)
+        by_protocol[values.pop("protocol")].append(values)
+    measured: dict[str, Any] = {"protocol": HELD_OUT}
+    if items := [SetItem(**row) for row in by_protocol[SETS_APART]]:
         names = dict.fromkeys(item.set for item in items)
         sets = [measure_set([item for item in items if item.set == name], seed=seed) for name in names]
-        return {"protocol": protocol, "sets": to_plain(sets)}
-    columns = {name: np.array([row[name] for row in held]) for name in ("model", "batch", "split")}
-    columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in held])
+        measured[SETS_APART] = {"sets": to_plain(sets)}
+    for protocol in (RATERS_APART, MODEL_APART):
+        if held := by_protocol[protocol]:
+            measured[protocol] = {"evaluations": to_plain(_evaluate_ratings(held, seed))}
+    if held := by_protocol[RELEVANCE]:
+        measured[RELEVANCE] = to_plain(_measure_relevance(held, seed))
+    return measured
+
+
+def _evaluate_ratings(rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, HeldOutEvaluation]:
+    columns = {name: np.array([row[name] for row in rows]) for name in ("model", "batch", "split")}
+    columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in rows])
     judges = {
-        name: HeldOut(**columns, probabilities=np.array([row["predictions"][name] for row in held]))
-        for name in held[0]["predictions"]
+        name: HeldOut(**columns, probabilities=np.array([row["predictions"][name] for row in rows]))
+        for name in rows[0]["predictions"]
     }
     chosen = sorted({str(model) for model in columns["model"]} - {HUMAN})
-    return {
-        "protocol": protocol,
-        "evaluations": to_plain(evaluate_held_out(judges, seed=seed, chosen=chosen)),
-    }
+    return evaluate_held_out(judges, seed=seed, chosen=chosen)
+
+
+def _measure_relevance(rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimate]:
+    """Return the share of replies labelled Good: under their own prompts, under others, and of constant ones.
+
+    `own_higher` is how often a reply scores higher under its own prompt than under another.
+    """
+    tables = {name: np.array([row[name] for row in rows]) for name in ("own", "other", "constant")}
+    values = {name: (given_labels(table) == len(LABELS)).astype(float) for name, table in tables.items()}
+    own, other = (expected_scores(tables[name]) for name in ("own", "other"))
+    values["own_higher"] = (own > other).astype(float)
+    names, batches = np.unique([row["batch"] for row in rows], return_inverse=True)
+    drawn = resample_clusters(
+        len(names), rng=np.random.default_rng(seed), draws=1000 if len(names) > 1 else 0
+    )
+    sampled = sample({name: mean_of(value) for name, value in values.items()}, batches, drawn)
+    return {name: item.estimate(low=0.0, high=1.0) for name, item in sampled.items()}

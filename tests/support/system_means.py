@@ -26,7 +26,7 @@ from data.importers import import_source
 from data.records import LABELS
 from judge.base import WEIGHTS
 from judge.onnx_model import CARD
-from training.trials import JUDGE, MODEL_APART, STUDY
+from training.trials import JUDGE, MODEL_APART
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
 STUDY_ONLY: Final = "encoder trained on the study alone"
@@ -66,7 +66,7 @@ def study_means(name: str) -> Iterator[SystemMean]:
     spread = read_calibration(folder / CALIBRATION_FILE).calibrated_models[GOOD].prompt_variance or 0.0
     for model in card["evidence"][MODEL_APART]["evaluations"][JUDGE]["models"]:
         yield SystemMean(
-            set=STUDY,
+            set="study",
             judge=name,
             system=model["model"],
             judge_mean=model["judge"][GOOD],

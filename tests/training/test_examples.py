@@ -1,5 +1,6 @@
 """Training examples: ratings joined with exchanges, items of sets, graded replies, and altered replies."""
 
+import math
 import random
 from collections import Counter
 from contextlib import closing
@@ -19,18 +20,30 @@ from judge.robustness.catalogue import read_perturbations, read_replies
 from rating.journal import Entry, Journal
 from rating.plan import read_plan, read_texts
 from training.examples import (
-    KIND_SCORE,
+    DRAWN,
     MIDDLE,
-    MISMATCHED_SCORE,
     SPREAD,
+    SUITED,
+    UNFIT_KINDS,
+    UNKNOWN,
+    UNSUITED,
+    add_grades,
+    add_misfits,
     drop_sentences,
     examples_from_graded_replies,
-    examples_from_grades,
+    examples_from_ratings,
     examples_from_sets,
+    examples_of_fit,
     join_replies,
+    put_constants,
     shuffle_replies,
 )
-from training.graded_replies import read_graded_replies, read_grades, read_written_replies
+from training.graded_replies import (
+    read_constant_replies,
+    read_graded_replies,
+    read_grades,
+    read_written_replies,
+)
 from training.rated_sets import RatedItem
 from training.recipe import Recipe
 from training.training_data import TrainingData, read_training_data, without_situations
@@ -133,21 +146,17 @@ def test_replies_of_a_conversation_are_sampled_anew_each_epoch() -> None:
     assert max(drawn.values()) < 2 * min(drawn.values())
 
 
-def test_graded_replies_are_used_once_an_epoch_with_their_scores() -> None:
+def test_graded_replies_are_drawn_anew_each_epoch_with_their_scores() -> None:
     chance, replies = random.Random(0), read_graded_replies()
     assert examples_from_graded_replies(0.0, chance) == []
     examples = examples_from_graded_replies(0.4, chance)
-    prompts = {reply.exchange.prompt for reply in replies}
-    mismatched = 0
-    for reply, example in zip(replies, examples, strict=True):
-        (exchange,), score = example.exchanges, MIDDLE + SPREAD * example.value
-        assert (example.set, example.weight) == ("ours", 0.4) and exchange.prompt in prompts
-        if exchange.prompt == reply.exchange.prompt:
-            assert score == pytest.approx(reply.score)
-        else:
-            mismatched += 1
-            assert reply.score >= KIND_SCORE and score == pytest.approx(MISMATCHED_SCORE)
-    assert 0 < mismatched < 0.1 * len(replies)
+    assert len(examples) == round(DRAWN * len(replies))
+    scores = {reply.exchange.id: reply.score for reply in replies}
+    for example in examples:
+        assert (example.set, example.weight) == ("ours", 0.4)
+        identity = example.exchanges[0].id.partition("[")[0].rstrip()
+        assert MIDDLE + SPREAD * example.value == pytest.approx(scores[identity])
+    assert examples_from_graded_replies(0.4, chance)[0] != examples[0]
     # Nothing of the test half, and no perturbation of a test family.
     shown = [exchange for example in examples for exchange in example.exchanges]
     tested = read_replies("test")
@@ -174,16 +183,53 @@ def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
         read_written_replies(tmp_path / "graded_replies.jsonl")
 
 
-def test_a_grade_is_used_only_where_its_reply_is_in_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, left_out = EXCHANGES
-    grades = {shown.content_digest: 80, left_out.content_digest: 20}
-    monkeypatch.setattr("training.examples.read_grades", lambda: grades)
-    monkeypatch.setattr("training.examples.GRADED", 1.0)
-    data = TrainingData(ratings=[RatedExchange(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
-    (example,) = examples_from_grades(data, 0.3, random.Random(0))  # once, however many rated it
-    assert example.exchanges == (shown,)
-    assert (example.set, example.value, example.weight) == ("grades", pytest.approx(1.0), 0.3)
-    assert examples_from_grades(data, 0.0, random.Random(0)) == []
+def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    graded, other = EXCHANGES
+    monkeypatch.setattr("training.examples.read_grades", lambda: {graded.content_digest: 80})
+    ratings = [RatedExchange(exchange=each, target=(0, 0, 1), rater="r") for each in (graded, other)]
+    first, second = add_grades(examples_from_ratings(ratings))
+    assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)
+
+
+def test_a_misfit_is_the_same_reply_under_another_prompt_of_its_set() -> None:
+    ratings = [
+        RatedExchange(exchange=replace(WHOLE, prompt=f"p{n}", response=f"r{n}"), target=(0, 0, 1), rater="r")
+        for n in range(40)
+    ]
+    items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt
+    examples = examples_from_ratings(ratings)
+    examples += examples_from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
+    assert add_misfits(examples, 0.0, random.Random(0)) == examples
+    for example in add_misfits(examples, 1.0, random.Random(0)):
+        own, misfit = example.exchanges[0], example.misfit
+        assert misfit is not None and misfit.response == own.response
+        assert (misfit.prompt == own.prompt) == (example.set == "epitome")
+        assert misfit.prompt.startswith("p")
+    halved = add_misfits(examples, 0.5, random.Random(0))
+    assert 10 < sum(example.misfit is not None for example in halved) < 32
+
+
+def test_constant_replies_score_by_whether_their_feeling_suits_the_prompt() -> None:
+    glad, sad, unknown = (replace(WHOLE, emotion=emotion) for emotion in ("Proud", "lonely", None))
+    feelings = {reply.text: reply.feeling for reply in read_constant_replies()}
+    for exchange, suited in ((glad, {"glad", "any"}), (sad, {"sad", "any"}), (unknown, set())):
+        for reply in put_constants([exchange], 60, random.Random(0)):
+            feeling = feelings[reply.exchange.response]
+            expected = (SUITED if feeling in suited else UNSUITED) if suited else UNKNOWN
+            assert (reply.exchange.prompt, reply.score) == (exchange.prompt, expected)
+    kept_back = {reply.text for reply in read_constant_replies("evaluation")}
+    assert len(kept_back) == 20 and kept_back.isdisjoint(feelings)
+
+
+def test_fit_is_learned_from_pairs_as_they_were_and_from_those_that_do_not_fit(corpus: TrainingData) -> None:
+    examples = examples_of_fit(corpus, random.Random(0))
+    shares = Counter(example.target for example in examples)
+    assert set(shares) == {(0.0, 0.0, 1.0), (1.0, 0.0, 0.0)}
+    written = [reply.exchange for reply in read_graded_replies()]
+    unfit = sum(exchange.model in UNFIT_KINDS for exchange in written)
+    assert unfit == 1040
+    assert shares[0.0, 0.0, 1.0] == len(corpus.ratings) + len(corpus.items) + len(written) - unfit
+    assert shares[1.0, 0.0, 0.0] == shares[0.0, 0.0, 1.0] + 3 * unfit
 
 
 def test_altered_replies() -> None:
@@ -203,8 +249,11 @@ def test_altered_replies() -> None:
         assert set(parts) <= {reply.response for reply in replies}
     assert len(joined) == 50 and join_replies([WHOLE, lone], 5, random.Random(0)) == []
     several = [replace(WHOLE, id=str(n), prompt=f"p{n}", response=f"r{n}") for n in range(4)]
-    pairs = Counter((e.prompt, e.response) for e in shuffle_replies(several, 400, random.Random(0)))
-    assert len(pairs) == 16 and max(pairs.values()) < 3 * min(pairs.values())
+    groups = [several, [replace(WHOLE, prompt=f"q{n}", response=f"s{n}") for n in range(4)], []]
+    pairs = Counter((e.prompt, e.response) for e in shuffle_replies(groups, 400, random.Random(0)))
+    assert len(pairs) == 24 and max(pairs.values()) < 4 * min(pairs.values())
+    assert all("pq".index(prompt[0]) == "rs".index(reply[0]) for prompt, reply in pairs), "within a group"
+    assert all(prompt[1] != reply[1] for prompt, reply in pairs), "and never under its own prompt"
 
 
 def test_a_dropped_situation_is_also_dropped_where_a_speaker_copied_it() -> None:
@@ -231,6 +280,7 @@ def test_digests_name_each_data_set_and_do_not_depend_on_the_order(
     assert list(digests) == ["ratings", "epitome", "ieval"]
     assert list(corpus.digests([Recipe(), Recipe(ours=0.5, grades=1.0)]))[3:] == [
         "graded replies",
+        "constant replies",
         "perturbations",
         "grades",
     ]

@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 from sklearn import metrics
 
 from calibration.estimate import Estimate
+from calibration.pairing import given_labels
 from data.records import to_plain
 from training.held_out import (
     HeldOut,
@@ -84,6 +85,9 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
     expected = {
         "qwk": metrics.cohen_kappa_score(
             held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
+        ),
+        "label_qwk": metrics.cohen_kappa_score(
+            held.rating, given_labels(held.probabilities), weights="quadratic"
         ),
         "spearman": spearmanr(held.rating, scores).statistic,
         "balanced_accuracy": metrics.balanced_accuracy_score(

@@ -12,84 +12,51 @@ from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from training.training_data import TrainingData
-from training.trials import (
-    BASELINES,
-    MODEL_APART,
-    RATERS_APART,
-    SPLITS,
-    Split,
-    fit_length,
-    split_models_apart,
-    split_raters_apart,
-    split_sets_apart,
-)
-
-BY_RATING = (RATERS_APART, MODEL_APART)
+from training.trials import BASELINES, PARTS, Split, fit_length, split_parts
 
 
-def sides(split: Split) -> list[tuple[set[str], set[str]]]:
-    """Return the raters, batches, prompts and models of both sides."""
-    return [
-        (set(map(key, split.train.ratings)), set(map(key, split.ratings)))
-        for key in (
-            lambda rated: rated.rater,
-            lambda rated: rated.batch,
-            lambda rated: rated.group,
-            lambda rated: rated.exchange.model,
-        )
-    ]
-
-
-@pytest.mark.parametrize("protocol", BY_RATING)
-def test_every_rating_is_held_out_once(examples: list[RatedExchange], protocol: str) -> None:
-    held_out = [
-        rated for split in SPLITS[protocol](TrainingData(ratings=examples)) for rated in split.ratings
-    ]
-    assert Counter(e.exchange.id for e in held_out) == Counter(e.exchange.id for e in examples)
-
-
-def test_raters_apart_shares_no_rater_batch_or_prompt(examples: list[RatedExchange]) -> None:
-    splits = list(split_raters_apart(TrainingData(ratings=examples)))
-    assert [split.name for split in splits] == [f"fold-{number}" for number in range(5)]
+def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(
+    examples: list[RatedExchange],
+) -> None:
+    splits = list(split_parts(TrainingData(ratings=examples)))
+    assert [split.name for split in splits] == ["part-0", "part-1", "part-2"]
+    models = Counter(rated.exchange.model for split in splits for rated in split.models)
+    assert models == Counter(rated.exchange.model for rated in examples), "every model once, with all ratings"
     for split in splits:
-        *others, models = sides(split)
-        assert all(train.isdisjoint(test) for train, test in others)
-        assert models[0] == models[1] == {"ada", "bea/2", "cyd"}
-        assert len(split.train.ratings) == 4 * len(split.ratings) == 96
+        (model,) = {rated.exchange.model for rated in split.models}
+        trained = {rated.exchange.model for rated in split.train.ratings}
+        assert model not in trained and {rated.exchange.model for rated in split.raters} == trained
+        assert {rated.rater for rated in split.train.ratings}.isdisjoint(
+            rated.rater for rated in (*split.raters, *split.models)
+        )
+        for key in ("batch", "group"):
+            names = [{getattr(rated, key) for rated in side} for side in (split.train.ratings, split.raters)]
+            assert names[0].isdisjoint(names[1])
+        assert len(split.train.ratings) == 4 * len(split.raters) == 64
+
+
+def test_a_rater_or_prompt_on_both_sides_is_left_out(examples: list[RatedExchange]) -> None:
     busy = [replace(e, rater="busy") if e.batch in ("batch-0", "batch-1") else e for e in examples]
     again = replace(examples[0], batch="batch-7", rater="rater-7-ada")
-    for split in split_raters_apart(TrainingData(ratings=[*busy, again])):
-        raters, _, prompts, _ = sides(split)
-        assert raters[0].isdisjoint(raters[1]) and prompts[0].isdisjoint(prompts[1])
+    for split in split_parts(TrainingData(ratings=[*busy, again])):
+        held_out = (*split.raters, *split.models)
+        assert {rated.rater for rated in split.train.ratings}.isdisjoint(rated.rater for rated in held_out)
+        assert {rated.group for rated in split.train.ratings}.isdisjoint(
+            rated.group for rated in split.raters
+        )
 
 
-def test_model_apart_leaves_out_a_model_with_all_of_its_raters(examples: list[RatedExchange]) -> None:
-    shared = [
-        replace(e, rater="busy") if e.batch == "batch-0" and e.exchange.model != "cyd" else e
-        for e in examples
-    ]
-    splits = list(split_models_apart(TrainingData(ratings=shared)))
-    assert [split.name for split in splits] == ["ada", "bea/2", "cyd"]
-    for split in splits:
-        raters, _, _, models = sides(split)
-        assert models[1] == {split.name} and split.name not in models[0]
-        assert raters[0].isdisjoint(raters[1])
-        assert len(split.train.ratings) == (80 if split.name == "cyd" else 76)
+def held_out_of(ratings: list[RatedExchange]) -> list[Split]:
+    return list(split_parts(TrainingData(ratings=ratings)))
 
 
-def test_data_that_cannot_be_split_is_refused(examples: list[RatedExchange]) -> None:
+def test_data_that_cannot_be_split_is_left_whole_or_refused(examples: list[RatedExchange]) -> None:
     few = [e for e in examples if e.batch in ("batch-0", "batch-1", "batch-2")]
+    assert len(held_out_of(few)) == PARTS and not any(split.raters for split in held_out_of(few))
     two = [e for e in examples if e.exchange.model != "ada"]
-    one_rater = [replace(e, rater="only") for e in examples]
-    for split, ratings, message in (
-        (split_raters_apart, few, "3 rating batches cannot be split into 5 folds; give ratings a `batch`"),
-        (split_models_apart, two, "2 models are too few to leave one out"),
-        (split_raters_apart, one_rater, "nothing is left to train on beside fold-0"),
-        (split_models_apart, one_rater, "nothing is left to train on beside ada"),
-        (split_sets_apart, examples, "nothing is left to train on beside study: with sets apart the recipe"),
-    ):
-        with pytest.raises(UserError, match=message):
-            list(split(TrainingData(ratings=ratings)))
+    assert len(held_out_of(two)) == PARTS and not any(split.models for split in held_out_of(two))
+    with pytest.raises(UserError, match="nothing is left to train on"):
+        held_out_of([replace(e, rater="only") for e in examples])
 
 
 BAD, OKAY, GOOD = np.eye(3).tolist()

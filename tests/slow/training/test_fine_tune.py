@@ -1,5 +1,6 @@
 """Training on a tiny base: the planted signal is learned, and each part of a recipe has its effect."""
 
+import math
 import random
 from collections.abc import Sequence
 from copy import deepcopy
@@ -20,10 +21,12 @@ from data.records import Exchange
 from training.examples import GRADES, OURS, TrainingExample, examples_from_ratings, examples_from_sets
 from training.fine_tune import (
     RatingEffects,
-    distill_ratings,
+    distill,
+    distillation_texts,
     favor_length,
     fine_tune,
     match_level,
+    predict_targets,
     train_judge,
 )
 from training.network import TrainedNetworks, load_base
@@ -190,7 +193,7 @@ def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
     others = examples_from_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
     trained = fine_tune(give([*examples_from_ratings(seen), *others]), tiny_recipe)
     (effects,) = kept
-    assert float(effects.log_scale.detach()) < -0.7, "its scale approaches 0"
+    assert float(effects.log_scale[effects.sets["ieval"]]) < -0.7, "its scale approaches 0"
     assert min(auc(trained, unseen)) > 0.9
 
 
@@ -220,30 +223,57 @@ def test_matching_the_level_meets_the_shares(seen: list[RatedExchange], brief: R
         assert np.array_equal(left.predict(exchanges), before.predict(exchanges)), "as trained"
 
 
-def test_a_teacher_moves_ratings_and_labels_unrated_replies(
-    trained: TrainedNetworks, corpus: TrainingData, unseen: list[Exchange]
+def test_teachers_move_ratings_and_label_other_replies(
+    trained: TrainedNetworks, corpus: TrainingData, unseen: list[Exchange], brief: Recipe
 ) -> None:
     texts = [replace(exchange, response=f"{exchange.response}. hug. word3.") for exchange in unseen]
     corpus = replace(corpus, texts=texts)
     recipe = Recipe(
-        teacher="teacher", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
-    )
-    shown = distill_ratings(trained, corpus, recipe)
-    assert len(shown) == len(corpus.ratings) + 90 + 7 + 5 + 3
-    exchanges = [example.exchanges[0] for example in shown]
-    rated = len(corpus.ratings)
-    said = trained.predict(exchanges)
-    said[rated:] = favor_length(said[rated:], exchanges[rated:], 0.2)
-    own = np.array([example.target for example in corpus.ratings])
-    assert exchanges[:rated] == [example.exchange for example in corpus.ratings]
-    targets = np.array([example.target for example in shown])
-    assert targets[:rated] == pytest.approx(0.25 * own + 0.75 * said[:rated], abs=1e-5)
-    assert targets[rated:] == pytest.approx(said[rated:], abs=1e-5)
+        teachers=["a", "b"], teacher_weight=0.75, length=0.2, texts=90, shuffled=7, constants=4, pieces=5,
+        mixtures=3,
+    )  # fmt: skip
+    chosen = distillation_texts(corpus, recipe)
+    rated, usual = len(corpus.ratings), len(corpus.ratings) + 90 + 5 + 3
+    assert [len(part) for part in (chosen.rated, chosen.unrated, chosen.special)] == [rated, 98, 11]
+    assert chosen == distillation_texts(corpus, recipe), "the same in every run"
+    other = fine_tune(give(examples_from_ratings(corpus.ratings[:20])), brief)
+    targets = predict_targets([trained, other], chosen)
+    both = np.sqrt(trained.predict(chosen.all()) * other.predict(chosen.all()))
+    both /= both.sum(axis=1, keepdims=True)
+    assert targets[:usual] == pytest.approx(both[:usual], abs=1e-4), "the mean of log-probabilities"
+    assert targets[usual:] == pytest.approx(trained.predict(chosen.special), abs=1e-4), "the first alone"
+    shown = distill(corpus, chosen, targets, recipe, random.Random(0))
+    assert [example.exchanges[0] for example in shown[:usual]] == chosen.all()[:usual]
     assert not any(example.rater or example.set for example in shown)
+    own = np.array([example.target for example in corpus.ratings])
+    moved = np.array([example.target for example in shown])
+    assert moved[:rated] == pytest.approx(0.25 * own + 0.75 * targets[:rated], abs=1e-5)
+    favored = favor_length(targets[rated:usual], chosen.unrated, 0.2)
+    assert moved[rated:usual] == pytest.approx(favored, abs=1e-5)
+    assert moved[usual:] == pytest.approx(targets[usual:], abs=1e-5)
     ids = {exchange.id for exchange in texts}
-    drawn = exchanges[rated : rated + 90]
+    drawn = chosen.unrated[:90]
     assert len({exchange.id for exchange in drawn}) == 90, "each once"
     assert sum(exchange.id in ids for exchange in drawn) == len(texts), "the smallest is used whole"
+
+
+def test_a_reply_learns_to_score_lower_under_another_prompt(tiny_recipe: Recipe, tiny_decoder: Path) -> None:
+    """Half of the prompts are rainy and half sunny, and each reply names the weather of its own."""
+    ratings = [
+        RatedExchange(
+            exchange=Exchange(id=str(n), prompt=f"word{n % 7} {word}", response=f"word{n % 5} {word}"),
+            target=(0.0, 0.0, 1.0) if n % 3 else (0.0, 1.0, 0.0),
+            rater=f"r{n}",
+        )
+        for n, word in enumerate(("word8", "word9") * 60)
+    ]
+    recipe = replace(tiny_recipe, base=str(tiny_decoder), misfits=1.0, epochs=12, sharpness=0.0)
+    judge = train_judge(TrainingData(ratings=ratings), [recipe])
+    swapped = {"word8": "word9", "word9": "word8"}
+    own = [rated.exchange for rated in ratings[:40]]
+    other = [replace(e, prompt=f"{e.prompt.split()[0]} {swapped[e.prompt.split()[1]]}") for e in own]
+    first, second = (judge.predict(each) @ [1, 2, 3] for each in (own, other))
+    assert (first > second).mean() > 0.9
 
 
 def test_each_network_uses_the_data_that_its_recipe_names(
@@ -253,7 +283,10 @@ def test_each_network_uses_the_data_that_its_recipe_names(
 
     def fine_tune(make_examples: Any, recipe: Recipe, **_: object) -> TrainedNetworks:
         for name in recipe.networks:
-            used_by[name] = {example.set for example in make_examples(name, random.Random(0))}
+            examples = make_examples(name, random.Random(0))
+            used_by[name] = {example.set for example in examples}
+            if any(not math.isnan(example.grade) for example in examples):
+                used_by[name].add(GRADES)
         raise StopIteration
 
     monkeypatch.setattr("training.fine_tune.fine_tune", fine_tune)
@@ -269,11 +302,12 @@ def test_each_network_uses_the_data_that_its_recipe_names(
         "sets": {"", GRADES, *sets},
         "ours": {"", GRADES, OURS},
         "labels": {""},
+        "fit": {""},
     }
     used_by.clear()
     with pytest.raises(StopIteration):
         train_judge(replace(corpus, ratings=[]), [recipe])
-    assert list(used_by) == ["all", "sets", "ours"], "without ratings there are no labels"
+    assert list(used_by) == ["all", "sets", "ours", "fit"], "without ratings there are no labels"
 
 
 def test_no_data_and_unreadable_bases_are_refused(
@@ -283,7 +317,9 @@ def test_no_data_and_unreadable_bases_are_refused(
 
     with pytest.raises(UserError, match="nothing is left to train on"):
         train_judge(TrainingData(), [tiny_recipe])
-    with pytest.raises(UserError, match="unknown base 'none'; known: minilm, smollm2, or the folder of"):
+    with pytest.raises(
+        UserError, match=r"unknown base 'none'; known: minilm, smollm2, qwen2\.5-coder-1\.5b, or"
+    ):
         load_base("none")
     with pytest.raises(UserError, match=r"not the folder of a base \(config.json and tokenizer.json missing"):
         load_base(str(tmp_path))

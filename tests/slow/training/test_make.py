@@ -105,7 +105,7 @@ def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(
     train, calls, exported = training.make.train_judge, [], []
 
     def counted(data: TrainingData, recipes: Any, **options: Any) -> TrainedNetworks:
-        calls.append("student" if options["teacher"] else "first")
+        calls.append("first" if options["targets"] is None else "student")
         return train(data, recipes, **options)
 
     def export(trained: TrainedNetworks, *_: object) -> dict[str, Any]:
@@ -122,7 +122,11 @@ def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(
     (tmp_path / "taught" / "network-0.safetensors").unlink()
     make_judge(data, recipes, tmp_path / "taught", text=TEXT, evidence={})
     assert calls == ["first", "student", "student"]
-    first, again, rebuilt = (each.predict([examples[0].exchange]) for each in exported)
+    (tmp_path / "taught" / "network-0.safetensors").unlink()
+    shutil.rmtree(tmp_path / "taught" / "teacher-0")
+    make_judge(data, recipes, tmp_path / "taught", text=TEXT, evidence={})
+    assert calls[3:] == ["student"], "the teachers' probabilities are enough"
+    first, again, rebuilt, _ = (each.predict([examples[0].exchange]) for each in exported)
     assert np.array_equal(first, again) and np.array_equal(first, rebuilt)
     # Without the study's labels one of the two networks cannot be trained.
     recipe = replace(tiny_recipe, epochs=1, networks=["sets", "labels"], sets={"epitome": 0.5})

@@ -1,6 +1,7 @@
 """The command `train`: trials, a judge made of them, scoring with it, and building it again from its card."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,6 @@ from judge.classifier.judge import ClassifierJudge
 from training.recipe import Recipe
 
 Train = Callable[..., Result]
-Trials = dict[str, tuple[Path, Result]]
 Write = Callable[[Recipe], Path]
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 WEIGHTS = ROOT / "judge" / "weights"
@@ -49,25 +49,30 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("protocol", ["raters-apart", "model-apart"])
 def test_a_trial_prints_and_saves_every_figure_and_is_not_run_twice(
-    train: Train, trials: Trials, protocol: str
+    train: Train, trial: tuple[Path, Result]
 ) -> None:
-    folder, done = trials[protocol]
+    folder, done = trial
     assert done.exit_code == 0, done.output
     for word in ("QWK", "AUC Good", "majority", "TF-IDF", "model oracle", "human Good share", "bea/2"):
         assert word in done.stdout
-    names = [f"fold-{n}" for n in range(5)] if protocol == "raters-apart" else ["ada", "bea/2", "cyd"]
     *begun, last = notes(done)
-    assert begun == [f"training {name} ({n} of {len(names)})" for n, name in enumerate(names, start=1)]
-    figures = {
-        name: each["per_response"] for name, each in read(folder / "evaluation.json")["evaluations"].items()
+    assert begun == [f"training part-{n} ({n + 1} of 3)" for n in range(3)]
+    evaluation = read(folder / "evaluation.json")
+    assert list(evaluation) == ["protocol", "raters-apart", "model-apart", "relevance"]
+    for protocol in ("raters-apart", "model-apart"):
+        figures = {name: each["per_response"] for name, each in evaluation[protocol]["evaluations"].items()}
+        assert figures["judge"]["auc_good"]["value"] > max(0.85, figures["majority"]["auc_good"]["value"])
+    assert {model["model"] for model in evaluation["model-apart"]["evaluations"]["judge"]["models"]} == {
+        "ada",
+        "bea/2",
+        "cyd",
     }
-    assert figures["judge"]["auc_good"]["value"] > max(0.85, figures["majority"]["auc_good"]["value"])
-    again = train("--protocol", protocol, "--out", folder)
+    assert 0 <= evaluation["relevance"]["own_higher"]["value"] <= 1
+    again = train("--protocol", "held-out", "--out", folder)
     assert (again.exit_code, again.stdout, notes(again)) == (0, done.stdout, [last])
-    as_json = train("--protocol", protocol, "--out", folder, "--json")
-    assert json.loads(as_json.stdout) == read(folder / "evaluation.json")
+    as_json = train("--protocol", "held-out", "--out", folder, "--json")
+    assert json.loads(as_json.stdout) == evaluation
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +86,7 @@ def sets_apart(
     """The options of a trial with a teacher and other sets, its folder, and the command's result."""
     folder = tmp_path_factory.mktemp("sets-apart") / "trial"
     options = ["--recipe", write_recipe(taught_recipe), "--sets", sets_folder]
-    return options, folder, train(*options, "--protocol", "sets-apart", "--out", folder)
+    return options, folder, train(*options, "--protocol", "held-out", "--out", folder)
 
 
 def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_with_that(
@@ -90,11 +95,10 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     options, folder, done = sets_apart
     assert done.exit_code == 0, done.output
     *begun, last = notes(done)
-    names = ["epitome", "ieval", "study"]
-    assert begun == [f"training {name} ({number} of 3)" for number, name in enumerate(names, start=1)]
+    assert begun == [f"training part-{n} ({n + 1} of 3)" for n in range(3)]
     assert f" {' '.join(map(str, options))} --evidence {folder} --out " in last
-    rows = read(folder / "evaluation.json")["sets"]
-    assert [(row["set"], row["items"]) for row in rows] == [("epitome", 60), ("ieval", 48), ("study", 120)]
+    rows = read(folder / "evaluation.json")["sets-apart"]["sets"]
+    assert [(row["set"], row["items"]) for row in rows] == [("epitome", 60), ("ieval", 48)]
     for row in rows:  # the planted word is the same in all of them
         judge, length = row["parties"]["judge"], row["parties"]["length"]
         # Of iEval 0.6 is the most: half of its workers rate two points lower, and nobody knows which.
@@ -119,7 +123,7 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     refused(train("--recipe", recipe, *out), "--sets: the recipe uses epitome, ieval; name the folder")
     refused(train("--recipe", recipe, "--sets", tmp_path, *out), "epitome")
     refused(train("--sets", sets_folder, *out), "names no other rated set")
-    refused(train("--protocol", "sets-apart", *out), "nothing is left to train on beside study")
+    refused(train("--protocol", "sets-apart", *out), "only with --unit conversation")
 
 
 def test_a_recipe_of_sets_alone_is_evaluated_on_those_with_the_weight_0(
@@ -129,9 +133,9 @@ def test_a_recipe_of_sets_alone_is_evaluated_on_those_with_the_weight_0(
     sets = {"ieval": 1.0, "epitome": 0.0, "dstc9": 0.0}
     recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
-    done = run("train", *options, "--protocol", "sets-apart", "--out", tmp_path / "trial")
+    done = run("train", *options, "--protocol", "held-out", "--out", tmp_path / "trial")
     assert done.exit_code == 0, done.output
-    (row,) = read(tmp_path / "trial" / "evaluation.json")["sets"]
+    (row,) = read(tmp_path / "trial" / "evaluation.json")["sets-apart"]["sets"]
     assert (row["set"], row["items"]) == ("epitome", 60)
     assert row["parties"]["judge"]["spearman"]["value"] > 0.4, "the planted word is the same in both"
     made = run("train", *options, "--evidence", tmp_path / "trial", "--out", tmp_path / "judge")
@@ -147,7 +151,7 @@ def test_a_judge_is_made_with_its_card_and_scores(
     folder, done = made_judge
     assert done.exit_code == 0, done.output
     card = read(folder / "card.json")
-    assert list(card["evidence"]) == ["raters-apart", "model-apart"]
+    assert list(card["evidence"]) == ["raters-apart", "model-apart", "relevance"]
     assert card["caveat"].startswith("On a model it has not met, this judge's Good share was off by ")
     assert "(3 models left out; guessing: " in card["caveat"]
     assert (card["trained_on"]["ratings"], card["trained_on"]["raters"]) == (120, 30)
@@ -203,7 +207,11 @@ def test_a_judge_is_rebuilt_from_its_card_bit_by_bit(
 
 
 def test_a_rebuild_refuses_other_data_other_files_and_cards_that_record_too_little(
-    tmp_path: Path, rated_files: tuple[Path, Path], made_judge: tuple[Path, Result], tiny_toml: Path
+    tmp_path: Path,
+    rated_files: tuple[Path, Path],
+    made_judge: tuple[Path, Result],
+    tiny_toml: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, _ = made_judge
     exchanges, ratings = rated_files
@@ -216,12 +224,19 @@ def test_a_rebuild_refuses_other_data_other_files_and_cards_that_record_too_litt
     changed["provenance"]["bases"] = dict.fromkeys(changed["provenance"]["bases"], "0" * 64)
     (tmp_path / "card.json").write_text(json.dumps(changed))
     refused(run("train", *rated_files, "--from-card", tmp_path, "--out", "out"), "base ")
+    # Another seed stands for another machine.
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
     changed = read(folder / "card.json")
-    changed["files"]["model.onnx"] = "0" * 64
+    changed["recipe"]["seed"] += 1
     changed["provenance"]["packages"]["torch"] = "1.0"
-    (tmp_path / "card.json").write_text(json.dumps(changed))
-    differing = run("train", *rated_files, "--from-card", tmp_path / "card.json", "--out", tmp_path / "out")
-    assert differing.exit_code == 5 and "model.onnx differ from the card's: torch " in differing.stderr
+    (other / "card.json").write_text(json.dumps(changed))
+    differing = run("train", *rated_files, "--from-card", other, "--out", tmp_path / "out")
+    assert differing.exit_code == 5 and "P(Good) differs by " in differing.stderr
+    assert "torch " in differing.stderr
+    monkeypatch.setattr("training.make.MAX_REBUILT_CHANGE", 1.0)
+    near = run("train", *rated_files, "--from-card", other, "--out", tmp_path / "out")
+    assert near.exit_code == 0 and "P(Good) differs by " in near.stdout
     changed["recipe"]["style"] = True
     (tmp_path / "card.json").write_text(json.dumps(changed))
     for path, message in (
@@ -236,15 +251,15 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     train: Train,
     rated_files: tuple[Path, Path],
     made_judge: tuple[Path, Result],
-    trials: Trials,
+    trial: tuple[Path, Result],
     tiny_toml: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exchanges, _ = rated_files
     out = ("--out", tmp_path / "out")
-    trial = trials["model-apart"][0]
+    trial_folder, _ = trial
     for done, message in (
-        (train(*out, "--seed", 1, "--evidence", trial), "a trial with another recipe, so its figures"),
+        (train(*out, "--seed", 1, "--evidence", trial_folder), "a trial with another recipe, so its figures"),
         (run("train", *rated_files, *out, "--recipe", "none"), "unknown recipe 'none'; known: default"),
         (run("train", *out, "--recipe", tiny_toml), "EXCHANGES and RATINGS are missing"),
         (run("train", exchanges, *out, "--recipe", tiny_toml), "RATINGS are missing"),
@@ -254,10 +269,9 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
         (train(*out, "--device", "abacus"), "--device: no 'abacus' here; use cpu"),
         (train(*out, "--texts", "none.jsonl"), "has no teacher to label them"),
         (train(*out, "--protocol", "systems-apart"), "only with --unit conversation"),
-        (train("--out", trial), "contains something other than a judge"),
+        (train("--out", trial_folder), "contains something other than a judge"),
         (train("--seed", 9, "--out", made_judge[0]), "contains a judge with another recipe"),
-        (train("--protocol", "model-apart", "--out", trials["raters-apart"][0]), "with another protocol"),
-        (train("--protocol", "model-apart", "--out", made_judge[0]), "something other than a trial"),
+        (train("--protocol", "held-out", "--out", made_judge[0]), "something other than a trial"),
     ):
         refused(done, message)
     write_rows(tmp_path / "e.jsonl", [Exchange(id="a", prompt="p", response="r")])

@@ -30,14 +30,14 @@ from training.trials import (
     NO_CONTEXT,
     PLAN,
     RATERS_APART,
+    RELEVANCE,
     SETS_APART,
-    SPLITS,
     read_rows,
     run_trial,
-    split_sets_apart,
+    split_parts,
 )
 
-MODELS = ["ada", "bea/2", "cyd"]
+PARTS = ["part-0", "part-1", "part-2"]
 
 
 class Killed(BaseException):
@@ -51,10 +51,10 @@ def run(data: TrainingData, recipe: Recipe, folder: Path, *, kill_at: str = "") 
     def on_split(name: str, number: int, total: int) -> None:
         if name == kill_at:
             raise Killed
-        assert (number, total) == (MODELS.index(name), 3)
+        assert (number, total) == (PARTS.index(name), 3)
         begun.append(name)
 
-    run_trial(data, lineage(recipe), MODEL_APART, folder, on_split=on_split)
+    run_trial(data, lineage(recipe), folder, on_split=on_split)
     return list(read_rows(folder)), begun
 
 
@@ -89,25 +89,23 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
     return trainings
 
 
-@pytest.mark.parametrize("protocol", SPLITS)
 def test_no_held_out_text_reaches_teacher_or_student(
-    tmp_path: Path, taught_recipe: Recipe, begun: Begun, protocol: str
+    tmp_path: Path, taught_recipe: Recipe, begun: Begun
 ) -> None:
     """Every word of the made texts shows its source, so that a shortened or joined reply would reveal it."""
     data = make_sharing_corpus()
-    held_out: list[list[Exchange]] = [
-        [*(rated.exchange for rated in split.ratings), *(e for item in split.items for e in item.exchanges)]
-        for split in SPLITS[protocol](data)
-    ]
-    run_trial(data, lineage(taught_recipe), protocol, tmp_path)
-    rows = list(read_rows(tmp_path))
-    assert len(rows) >= len(held_out) and all(("set" in row) == (protocol == SETS_APART) for row in rows)
-    assert len(begun) == 2 * len(held_out)
-    for number, test in enumerate(held_out):
+    splits = list(split_parts(data))
+    run_trial(data, lineage(taught_recipe), tmp_path)
+    assert len(begun) == 2 * len(splits)
+    for number, split in enumerate(splits):
+        test = [rated.exchange for rated in split.raters]
+        test += [exchange for item in split.items for exchange in item.exchanges]
+        models = {rated.exchange.response for rated in split.models}
         for recipe, examples in begun[2 * number : 2 * number + 2]:
-            read = words_of(exchange for example in examples for exchange in example.exchanges)
-            assert {word.strip(".") for word in read & words_of(test)} <= {"Hi", "Hello"}
-            assert len(examples) > 100 if recipe.teacher else len(examples) > 20
+            shown = [exchange for example in examples for exchange in example.exchanges]
+            assert {word.strip(".") for word in words_of(shown) & words_of(test)} <= {"Hi", "Hello"}
+            assert models.isdisjoint(exchange.response for exchange in shown)
+            assert len(examples) > 100 if recipe.teachers else len(examples) > 20
 
 
 @pytest.mark.skipif(not (SHARED / "epitome").exists(), reason="public datasets not at hand: set EMPATHY_DATA")
@@ -123,39 +121,42 @@ def test_no_text_of_a_real_set_is_in_the_training_without_it() -> None:
         return {text for text in plain if len(text.split()) >= 8}
 
     names = []
-    for split in split_sets_apart(data):
+    for split in split_parts(data):
         test = [exchange for item in split.items for exchange in item.exchanges]
         train = split.train.exchanges()
-        names.append(split.name)
+        names += dict.fromkeys(item.set for item in split.items)
         assert texts_of(train).isdisjoint(texts_of(test)), split.name
         assert len(drop_shared(train, test)) == len(train), "nor two short turns in a row"
-        assert len(train) > 0.5 * (len(data.exchanges()) - len(test)), "and most of the others is left"
-    assert names == [*dict.fromkeys(each.source for each in RATED_SETS.values()), "study"]
+        assert len(train) > 0.4 * (len(data.exchanges()) - len(test)), "and most of the others is left"
+    assert sorted(names) == sorted(RATED_SETS)
 
 
 def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
     tmp_path: Path, corpus: TrainingData, examples: list[RatedExchange], tiny_recipe: Recipe, begun: Begun
 ) -> None:
     rows, trained = run(corpus, tiny_recipe, tmp_path / "whole")
-    assert trained == MODELS
+    assert trained == PARTS
     with pytest.raises(Killed):
-        run(corpus, tiny_recipe, tmp_path / "broken", kill_at="bea/2")
-    assert run(corpus, tiny_recipe, tmp_path / "broken") == (rows, ["bea/2", "cyd"])
+        run(corpus, tiny_recipe, tmp_path / "broken", kill_at="part-1")
+    assert run(corpus, tiny_recipe, tmp_path / "broken") == (rows, ["part-1", "part-2"])
     assert run(corpus, tiny_recipe, tmp_path / "broken") == (rows, [])
     rating = {rated.exchange.id: LABELS[rated.target.index(1.0)] for rated in examples}
-    assert {row["id"]: row["rating"] for row in rows} == rating and len(rows) == len(rating)
-    for row in rows:
-        assert row["split"] == row["model"]
+    by_model = [row for row in rows if row["protocol"] == MODEL_APART]
+    assert {row["id"]: row["rating"] for row in by_model} == rating and len(by_model) == len(rating)
+    by_rater = [row for row in rows if row["protocol"] == RATERS_APART]
+    assert len({row["batch"] for row in by_rater}) == 6 and len(by_rater) == 6 * 2 * 4
+    for row in (*by_model, *by_rater):
         assert list(row["predictions"]) == [JUDGE, NO_CONTEXT, *BASELINES]
         assert all(sum(parts) == pytest.approx(1, abs=1e-5) for parts in row["predictions"].values())
         assert row["predictions"][JUDGE] != row["predictions"][NO_CONTEXT]
+    assert sum(row["protocol"] == RELEVANCE for row in rows) == len(by_rater)
 
 
 def test_a_rated_conversation_gets_the_mean_over_its_replies(
     tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
 ) -> None:
-    run_trial(corpus, [replace(tiny_recipe, sets={"ieval": 1.0})], SETS_APART, tmp_path)
-    rows = list(read_rows(tmp_path))
+    run_trial(corpus, [replace(tiny_recipe, sets={"ieval": 1.0})], tmp_path)
+    rows = [row for row in read_rows(tmp_path) if row["protocol"] == SETS_APART]
     by_id = {row["id"]: row for row in rows if row["set"] == "ieval"}
     items = [item for item in corpus.items if item.set == "ieval"]
     assert len(by_id) == len(items) == 48
@@ -165,13 +166,11 @@ def test_a_rated_conversation_gets_the_mean_over_its_replies(
         assert row["probabilities"] == pytest.approx(expected, abs=1e-6)
         assert (row["words"], len(item.exchanges)) == (5.0, 2)
         assert (row["rating"], row["system"], row["cluster"]) == (item.rating, item.system, item.cluster)
-    study = [row for row in rows if row["set"] == "study"]
-    assert len(study) == 120 and {row["rating"] for row in study} == {1.0, 2.0, 3.0}
 
 
 def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe) -> None:
     with pytest.raises(Killed):
-        run(corpus, tiny_recipe, tmp_path, kill_at="ada")
+        run(corpus, tiny_recipe, tmp_path, kill_at="part-0")
     others = {
         "recipe": (corpus, replace(tiny_recipe, seed=9)),
         "digests": (replace(corpus, ratings=corpus.ratings[1:]), tiny_recipe),
@@ -180,8 +179,6 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
     for key, (data, recipe) in others.items():
         with pytest.raises(UserError, match=f"contains a trial with another {key}; give another --out"):
             run(data, recipe, tmp_path)
-    with pytest.raises(UserError, match="contains a trial with another protocol"):
-        run_trial(corpus, [tiny_recipe], RATERS_APART, tmp_path)
     for content, message in ((json.dumps({"judge": "length"}), "other than a trial"), ("{", "not JSON")):
         (tmp_path / PLAN).write_text(content)
         with pytest.raises(UserError, match=message):
