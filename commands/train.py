@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from commands.shared.options import FILE, complete_judge, interruptible, say, say_next
 from data.errors import Interrupted, UserError
 
-NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "evidence", "about")
+NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence", "about")
 
 
 @click.command()
@@ -44,6 +44,9 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "evidence", "abou
     type=click.Choice(["held-out", "sets-apart", "systems-apart"]),
     help="Evaluate the settings on held-out data instead of making a judge.",
 )
+@click.option(
+    "--part", type=click.IntRange(0, 2), help="Train only one of the three parts, to share a trial."
+)
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
 @click.option("--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures go on the card.")
@@ -62,6 +65,7 @@ def train(
     from_card: Path | None,
     out: Path,
     protocol: str | None,
+    part: int | None,
     sets: Path | None,
     texts: tuple[Path, ...],
     evidence: tuple[Path, ...],
@@ -125,7 +129,9 @@ def train(
     kept = "trained networks are saved, the one in progress is not"
     with interruptible(kept), steps() as (on_split, on_step):
         if protocol:
-            result = run_trial(data, recipes, out, device=device, on_split=on_split, on_step=on_step)
+            result = run_trial(
+                data, recipes, out, part=part, device=device, on_split=on_split, on_step=on_step
+            )
         elif from_card:
             original = from_card if from_card.is_dir() else from_card.parent
             result = rebuild_judge(card, original, data, recipes, out, device=device, progress=on_step)
@@ -135,6 +141,8 @@ def train(
             result = make_judge(
                 data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
             )
+    if protocol and not result:
+        return say(f"part {part} is done; the figures follow when all three parts are")
     is_calibrated = not protocol and calibrate_trained(out, evidence)
     if as_json:
         click.echo(json.dumps(result, indent=2))

@@ -188,13 +188,15 @@ def run_trial(
     recipes: Sequence[Recipe],
     folder: Path,
     *,
+    part: int | None = None,
     device: str = "cpu",
     on_split: OnSplit = lambda name, number, total: None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Train once for each held-out part, predict it, and return every metric with intervals and baselines.
 
-    The predictions of a finished split are saved, so the same call resumes an interrupted trial.
+    The predictions of a finished split are saved, so the same call resumes an interrupted trial. With `part`
+    only that split is trained, so processes can share a trial; nothing is returned until all are done.
     """
     from training.fine_tune import train_judge
 
@@ -203,11 +205,13 @@ def run_trial(
     check_plan(folder, {**plan, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):
         path = folder / f"{split.name}.jsonl"
-        if path.exists():
+        if path.exists() or part not in (None, number):
             continue
         on_split(split.name, number, len(splits))
         trained = train_judge(split.train, recipes, device=device, progress=on_step)
         write_rows(path, predict_split(split, trained))
+    if any(not (folder / f"{split.name}.jsonl").exists() for split in splits):
+        return {}
     evaluation = measure_trial(read_rows(folder))
     write_object(folder / EVALUATION, evaluation)
     return evaluation
