@@ -124,7 +124,7 @@ def test_ten_layers_in_8_bits_say_what_torch_says(
     assert np.abs(change).mean() < 0.004
     sizes = [path.stat().st_size for path in exported.iterdir()]
     assert max(sizes) <= 50e6
-    assert sum(sizes) <= 51e6
+    assert sum(sizes) <= 57e6
 
 
 def test_a_kept_context_order_and_threads_change_no_bit(exported: Path, replies: list[Exchange]) -> None:
