@@ -45,7 +45,7 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence
     help="Evaluate the settings on held-out data instead of making a judge.",
 )
 @click.option(
-    "--part", type=click.IntRange(0, 2), help="Train only one of the three parts, to share a trial."
+    "--part", type=click.IntRange(min=0), help="Train only this part of a trial, to share the work."
 )
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
@@ -142,7 +142,7 @@ def train(
                 data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
             )
     if protocol and not result:
-        return say(f"part {part} is done; the figures follow when all three parts are")
+        return say(f"part {part} is done; the figures follow when all parts are")
     is_calibrated = not protocol and calibrate_trained(out, evidence)
     if as_json:
         click.echo(json.dumps(result, indent=2))

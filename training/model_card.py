@@ -50,12 +50,12 @@ def read_recorded(path: Path) -> tuple[dict[str, Any], tuple[Recipe, ...]]:
     """Return a card, by its path or its folder's, and the recipes that it records."""
     place = path / CARD if path.is_dir() else path
     card = read_card(place.parent)
-    recipe = build_recipe(card.get("recipe", {}), place=f"{place}: recipe")
     if "provenance" not in card:
         raise UserError(
             f"{place}: records no digests of its training data, so this judge cannot be rebuilt; train it "
             "again with --recipe"
         )
+    recipe = build_recipe(card.get("recipe", {}), place=f"{place}: recipe")
     teachers = card["provenance"]["teachers"]
     return card, (recipe, *(build_recipe(table, place=f"{place}: teachers") for table in teachers))
 

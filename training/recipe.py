@@ -58,7 +58,7 @@ class Recipe:
     sharpness: Amount = 1.0  # factor on the logits before the level is matched; 0 leaves both as trained
     # The recipes, by name or path, of the judges that this one is distilled from: the mean of their
     # log-probabilities.
-    teachers: Sequence[str] = ()
+    teachers: Sequence[str] = field(default_factory=list)
     teacher_weight: Amount = 0.8  # weight of the teachers' probabilities against a rating of the same reply
     length: Amount = 0.0  # shift of the teachers' logit of Good for every e-fold of words
     texts: Count = 0  # unrated replies of rated conversations, and of --texts, that the teachers label

@@ -59,7 +59,7 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
 
     No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
     left out answered prompts that others answered, too. Sets with the weight 0, which no training reads, are
-    predicted by the first.
+    predicted by a further training on everything.
     """
     batches = sorted({rated.batch for rated in data.ratings}, key=lambda name: (len(name), name))
     models = sorted({rated.exchange.model for rated in data.ratings})
@@ -76,7 +76,6 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
         prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
         train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
         items = [item for item in data.items if RATED_SETS[item.set].part == part]
-        items += data.evaluation_items if part == 0 else []
         if not (held_models or held_batches or items):
             continue
         kept = [item for item in data.items if RATED_SETS[item.set].part != part]
@@ -88,14 +87,24 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
             items=drop_shared(kept, held_out),
             texts=drop_shared(data.texts, held_out),
         )
-        if not data_of_part.ratings and not data_of_part.items:
+        if data_of_part.ratings or data_of_part.items:
+            yield Split(
+                name=f"part-{part}", train=data_of_part, raters=held_batches, models=held_models, items=items
+            )
+        elif not data.evaluation_items:
             raise UserError(
                 "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
                 "trial needs people who rated only part of the replies, or other rated sets under [sets]"
             )
-        yield Split(
-            name=f"part-{part}", train=data_of_part, raters=held_batches, models=held_models, items=items
+    if tested := data.evaluation_items:
+        texts = [exchange for item in tested for exchange in item.exchanges]
+        ids = {each.id for each in drop_shared([rated.exchange for rated in data.ratings], texts)}
+        train_on = TrainingData(
+            ratings=[rated for rated in data.ratings if rated.exchange.id in ids],
+            items=drop_shared(data.items, texts),
+            texts=drop_shared(data.texts, texts),
         )
+        yield Split(name="part-3", train=train_on, items=tested)
 
 
 Predict = Callable[[Sequence[RatedExchange], Sequence[RatedExchange]], np.ndarray]
