@@ -81,7 +81,8 @@ def test_ratings_of_a_plan_of_two_files_belong_to_the_joined_file(tmp_path: Path
     joined.write_text("".join(path.read_text() for path in files))
     words = ["rate", "plan", *files, "--people", 2, "--each", 8, "--out", plan]
     assert CliRunner().invoke(cli.main, [str(word) for word in words]).exit_code == 0
-    made, texts = read_plan(plan), read_texts(plan)
+    made = read_plan(plan)
+    texts = read_texts(plan, made)
     with closing(Journal(plan, made)) as journal:
         for token, rater in made.raters.items():
             for place, key in enumerate(rater.order):
