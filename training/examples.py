@@ -19,10 +19,10 @@ from training.training_data import TrainingData, training_perturbations
 
 OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
-DRAWS = 20  # of another prompt, before a reply stays under its own
-DRAWN = 0.4  # fraction of the graded replies in an epoch
+MAX_DRAWS = 20  # of another prompt, before a reply stays under its own
+GRADED_FRACTION = 0.4  # of the graded replies that are shown in an epoch
 PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
-# Assumed scores of a constant reply whose feeling suits the prompt's, does not, or may or may not.
+# Assumed scores of a constant reply: its feeling suits the prompt, does not, or the prompt's is unknown.
 SUITED, UNSUITED, UNKNOWN = 38.0, 6.0, 28.0
 GLAD_EMOTIONS = frozenset(
     {
@@ -112,7 +112,7 @@ def examples_from_graded_replies(weight: float, chance: random.Random) -> list[T
     So a perturbation predicts nothing: only the content of the reply does.
     """
     every = read_graded_replies() if weight else ()
-    replies = chance.sample(every, round(DRAWN * len(every)))
+    replies = chance.sample(every, round(GRADED_FRACTION * len(every)))
     return [_graded_example(reply, weight, perturb_some(reply.exchange, chance)) for reply in replies]
 
 
@@ -162,7 +162,7 @@ def add_misfits(
 
 def under_another(exchange: Exchange, others: Sequence[Exchange], chance: random.Random) -> Exchange:
     """Return a reply under the prompt of another exchange; under its own where all have the same."""
-    prompts = (chance.choice(others) for _ in range(DRAWS))
+    prompts = (chance.choice(others) for _ in range(MAX_DRAWS))
     other = next((each for each in prompts if each.prompt != exchange.prompt), exchange)
     return replace(other, response=exchange.response)
 

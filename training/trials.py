@@ -15,7 +15,7 @@ from calibration.estimate import Estimate
 from calibration.pairing import given_labels
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
-from data.records import LABELS, to_plain
+from data.records import LABELS, Exchange, to_plain
 from data.runs import read_object, write_object
 from data.tables import write_rows
 from training.examples import under_another
@@ -33,7 +33,8 @@ PLAN, EVALUATION = "plan.json", "evaluation.json"
 HELD_OUT = "held-out"  # the protocol of a judge of replies; it measures all of these:
 SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart", "model-apart", "relevance"
 JUDGE = "judge"  # among the predictions of a row
-PARTS, BATCHES = 3, 5
+PARTS = 3  # trainings of a trial; each leaves out one of so many models
+BATCHES = 5  # and one of so many rating batches
 NO_CONTEXT = "judge, bare"  # the judge without emotion and situation
 HUMAN = "human"
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
@@ -80,17 +81,10 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
             continue
         kept = [item for item in data.items if RATED_SETS[item.set].part != part]
         of_items = [exchange for item in items for exchange in item.exchanges]
-        held_out = [*of_items, *(rated.exchange for rated in held_batches)]
-        ids = {exchange.id for exchange in drop_shared([rated.exchange for rated in train], of_items)}
-        data_of_part = TrainingData(
-            ratings=[rated for rated in train if rated.exchange.id in ids],
-            items=drop_shared(kept, held_out),
-            texts=drop_shared(data.texts, held_out),
-        )
-        if data_of_part.ratings or data_of_part.items:
-            yield Split(
-                name=f"part-{part}", train=data_of_part, raters=held_batches, models=held_models, items=items
-            )
+        of_ratings = [rated.exchange for rated in held_batches]
+        left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
+        if left.ratings or left.items:
+            yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
         elif not data.evaluation_items:
             raise UserError(
                 "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
@@ -98,13 +92,20 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
             )
     if tested := data.evaluation_items:
         texts = [exchange for item in tested for exchange in item.exchanges]
-        ids = {each.id for each in drop_shared([rated.exchange for rated in data.ratings], texts)}
-        train_on = TrainingData(
-            ratings=[rated for rated in data.ratings if rated.exchange.id in ids],
-            items=drop_shared(data.items, texts),
-            texts=drop_shared(data.texts, texts),
-        )
-        yield Split(name="part-3", train=train_on, items=tested)
+        yield Split(name=f"part-{PARTS}", train=_without_texts(data, texts), items=tested)
+
+
+def _without_texts(
+    data: TrainingData, of_items: Sequence[Exchange], of_ratings: Sequence[Exchange] = ()
+) -> TrainingData:
+    """Return data for training that shares no text with what is held out."""
+    ids = {each.id for each in drop_shared([rated.exchange for rated in data.ratings], of_items)}
+    held_out = [*of_items, *of_ratings]
+    return TrainingData(
+        ratings=[rated for rated in data.ratings if rated.exchange.id in ids],
+        items=drop_shared(data.items, held_out),
+        texts=drop_shared(data.texts, held_out),
+    )
 
 
 Predict = Callable[[Sequence[RatedExchange], Sequence[RatedExchange]], np.ndarray]

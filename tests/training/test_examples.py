@@ -20,7 +20,7 @@ from judge.robustness.catalogue import read_perturbations, read_replies
 from rating.journal import Entry, Journal
 from rating.plan import read_plan, read_texts
 from training.examples import (
-    DRAWN,
+    GRADED_FRACTION,
     MIDDLE,
     SPREAD,
     SUITED,
@@ -151,7 +151,7 @@ def test_graded_replies_are_drawn_anew_each_epoch_with_their_scores() -> None:
     chance, replies = random.Random(0), read_graded_replies()
     assert examples_from_graded_replies(0.0, chance) == []
     examples = examples_from_graded_replies(0.4, chance)
-    assert len(examples) == round(DRAWN * len(replies))
+    assert len(examples) == round(GRADED_FRACTION * len(replies))
     scores = {reply.exchange.id: reply.score for reply in replies}
     for example in examples:
         assert (example.set, example.weight) == ("ours", 0.4)
