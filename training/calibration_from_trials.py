@@ -1,5 +1,10 @@
-"""Calibration of a trained judge from its trials: the held-out predictions of its recipe."""
+"""Calibration of a trained judge from its trials: the held-out predictions of its recipe.
 
+`python -m training.calibration_from_trials FOLDER` computes a judge's figures and calibration again, without
+training, from the predictions beside its card.
+"""
+
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -21,20 +26,27 @@ from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from data.records import LABELS
 from judge.classifier.judge import ClassifierJudge
-from training.trials import JUDGE, MODEL_APART, RATERS_APART, read_rows
+from training.trials import JUDGE, MODEL_APART, RATERS_APART, measure_trial, read_rows, write_predictions
 
 DAYS = 1825  # a trained judge does not change
 
 
 def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
-    """Write the calibration beside a judge's weights if trials left out raters and models; return whether."""
-    read: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in (row for folder_of_trial in trials for row in read_rows(folder_of_trial)):
-        read[row["protocol"]].append(row)
-    if not {RATERS_APART, MODEL_APART} <= set(read):
+    """Keep the predictions of trials beside a judge's card, and calibrate it by them; return whether."""
+    if rows := [row for trial in trials for row in read_rows(trial)]:
+        write_predictions(folder, rows)
+    return calibrate_again(folder)
+
+
+def calibrate_again(folder: Path) -> bool:
+    """Calibrate a judge by the predictions beside its card, if raters and models were left out."""
+    by_protocol: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in read_rows(folder):
+        by_protocol[row["protocol"]].append(row)
+    if not {RATERS_APART, MODEL_APART} <= set(by_protocol):
         return False
     judge = identify(ClassifierJudge(weights=str(folder)))
-    calibration = calibration_from_trials(read, judge, created=date.today(), days=DAYS)
+    calibration = calibration_from_trials(by_protocol, judge, created=date.today(), days=DAYS)
     write_calibration(folder / CALIBRATION_FILE, calibration)
     return True
 
@@ -87,3 +99,11 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
         label=given_labels(predicted),
         probabilities=predicted,
     )
+
+
+if __name__ == "__main__":
+    from training.model_card import trial_lines
+
+    weights = Path(sys.argv[1])
+    calibrate_again(weights)
+    print("\n".join(trial_lines(measure_trial(read_rows(weights)))))

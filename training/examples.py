@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import norm
 
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
@@ -19,6 +20,7 @@ from training.training_data import TrainingData, training_perturbations
 
 OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
+READING_ERROR = 20.0  # of a score, in points: the standard deviation between raters
 MAX_DRAWS = 20  # of another prompt, before a reply stays under its own
 GRADED_FRACTION = 0.4  # of the graded replies that are shown in an epoch
 PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
@@ -124,11 +126,30 @@ def _graded_example(reply: GradedReply, weight: float, shown: Exchange) -> Train
 def examples_from_constants(
     exchanges: Sequence[Exchange], count: int, weight: float, chance: random.Random
 ) -> list[TrainingExample]:
-    """Return constant replies under prompts drawn from these exchanges, with assumed scores."""
+    """Return constant replies with assumed scores, under prompts of these and of graded replies."""
+    if not weight or not count:
+        return []
+    prompts = [*exchanges, *(reply.exchange for reply in read_graded_replies())]
+    return [_graded_example(reply, weight, reply.exchange) for reply in put_constants(prompts, count, chance)]
+
+
+def grades_to_labels(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
+    """Return the examples, those of graded replies with label probabilities in place of scores.
+
+    Where no person gave labels, the level comes from these: as if raters read a reply's score with a normal
+    error, and cut the scale into equal thirds.
+    """
     return [
-        _graded_example(reply, weight, reply.exchange)
-        for reply in put_constants(exchanges, count if weight else 0, chance)
+        replace(example, set="", target=_label_probabilities(MIDDLE + SPREAD * example.value))
+        if example.set == OURS
+        else example
+        for example in examples
     ]
+
+
+def _label_probabilities(score: float) -> tuple[float, ...]:
+    below = norm.cdf((np.array([100 / 3, 200 / 3]) - score) / READING_ERROR)
+    return tuple(float(part) for part in np.diff([0.0, *below, 1.0]))
 
 
 def put_constants(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[GradedReply]:
@@ -152,12 +173,14 @@ def add_misfits(
     by_set: dict[str, list[Exchange]] = defaultdict(list)
     for example in examples:
         by_set[example.set].append(example.exchanges[-1])
-    return [
-        replace(example, misfit=under_another(example.exchanges[-1], by_set[example.set], chance))
-        if chance.random() < fraction
-        else example
-        for example in examples
-    ]
+    added = []
+    for example in examples:
+        if chance.random() < fraction:
+            misfit = under_another(example.exchanges[-1], by_set[example.set], chance)
+            if misfit.prompt != example.exchanges[-1].prompt:
+                example = replace(example, misfit=misfit)
+        added.append(example)
+    return added
 
 
 def under_another(exchange: Exchange, others: Sequence[Exchange], chance: random.Random) -> Exchange:

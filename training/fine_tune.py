@@ -29,6 +29,7 @@ from training.examples import (
     examples_from_ratings,
     examples_from_sets,
     examples_of_fit,
+    grades_to_labels,
     join_replies,
     perturb_some,
     put_constants,
@@ -42,7 +43,7 @@ from training.training_data import TrainingData
 Progress = Callable[[int, int], None]  # examples done, examples in all
 MakeExamples = Callable[[str, random.Random], list[TrainingExample]]  # of one epoch, by the network's data
 LOG_USUAL_WORDS = 3.3  # the logarithm of 27 words, the median length of the study's replies
-TRAINING_BATCH_TOKENS = 16_384  # padded tokens of a batch in training
+TRAINING_BATCH_TOKENS = 12_288  # padded tokens of a batch in training
 MARGIN, MISFIT_WEIGHT = 1.5, 0.5  # of a reply under another prompt, in the logit of Good minus that of Bad
 LEVEL_SAMPLE = 2000  # rated replies by which the level is matched
 
@@ -75,8 +76,10 @@ def train_judge(
             examples = add_grades(examples)
         if network_data in ("all", "ours"):
             examples += examples_from_graded_replies(recipe.ours, chance)
+        examples = add_misfits(examples, recipe.misfits, chance)
+        if network_data in ("all", "ours"):
             examples += examples_from_constants(data.exchanges(), recipe.constants, recipe.ours, chance)
-        return add_misfits(examples, recipe.misfits, chance)
+        return examples if data.ratings else grades_to_labels(examples)
 
     trainable = replace(recipe, networks=trainable_networks(recipe, data))
     trained_networks = fine_tune(make_examples, trainable, device=device, progress=progress)

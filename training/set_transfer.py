@@ -8,9 +8,11 @@ import numpy as np
 from calibration.agreement.level_errors import kendall
 from calibration.agreement.metrics import auc_of, spearman_of
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
+from calibration.cluster import contrast
 from calibration.estimate import Estimate, Floats
+from data.records import LABELS
 from training.held_out import expected_scores
-from training.rated_sets import RatedItem
+from training.rated_sets import RATED_SETS, RatedItem
 
 WORST = 0.2  # fraction of the items, the lowest rated, that a judge should find
 EXPERT = "expert"  # prefix of the names of single people among an item's other raters
@@ -28,6 +30,7 @@ class SetItem:
     words: float  # mean over its replies
     probabilities: Sequence[float]
     others: Mapping[str, float] = field(default_factory=dict)
+    label: int | None = None  # Bad, Okay or Good as 1 to 3, where raters gave one
 
 
 def set_item(
@@ -44,6 +47,7 @@ def set_item(
         words=round(float(np.mean(words)), 2),
         probabilities=probabilities,
         others={**item.others, **(others or {})},
+        label=item.label,
     )
 
 
@@ -57,12 +61,29 @@ class RaterTransfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SystemLevel:
+    """The mean of one system by a judge and by people, both on 0 to 1, over `items` ratings.
+
+    The judge's is the mean probability of Good, with the standard deviation within the system. The human mean
+    is the share of Good, or the mean on the set's scale; its standard error is clustered like the intervals.
+    """
+
+    system: str
+    items: int
+    judge: float
+    judge_sd: float
+    human: float
+    human_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTransfer:
     """A set, and on it the judge, the length of replies, recorded judges and people."""
 
     set: str
     items: int
     parties: Mapping[str, RaterTransfer]
+    systems: Sequence[SystemLevel] = ()
 
 
 def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -> SetTransfer:
@@ -83,7 +104,30 @@ def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -
     experts = [name for name in others if name.startswith(EXPERT)]
     if len(experts) > 1:
         parties["one expert"] = _measure_experts(experts, items, clusters, drawn)
-    return SetTransfer(set=items[0].set, items=len(items), parties=parties)
+    is_compared = items[0].set in RATED_SETS and RATED_SETS[items[0].set].systems
+    systems = [_measure_system(items, name) for name in np.unique(system)] if is_compared else []
+    return SetTransfer(set=items[0].set, items=len(items), parties=parties, systems=systems)
+
+
+def _measure_system(items: Sequence[SetItem], system: str) -> SystemLevel:
+    chosen = [item for item in items if item.system == system]
+    low, high = RATED_SETS[chosen[0].set].scale
+    judged = np.array([item.probabilities[-1] for item in chosen])
+    human = np.array(
+        [
+            (item.rating - low) / (high - low) if item.label is None else float(item.label == len(LABELS))
+            for item in chosen
+        ]
+    )
+    clusters = np.unique([item.cluster for item in chosen], return_inverse=True)[1]
+    return SystemLevel(
+        system=system,
+        items=len(chosen),
+        judge=round(float(judged.mean()), 6),
+        judge_sd=round(float(judged.std(ddof=1)), 6),
+        human=round(float(human.mean()), 6),
+        human_error=round(contrast(human, np.ones(len(human)), clusters).error, 6),
+    )
 
 
 def _measure(

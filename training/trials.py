@@ -1,5 +1,6 @@
 """Trials of a recipe: train on part of the ratings, predict the rest, and measure that beside baselines."""
 
+import gzip
 import json
 import random
 from collections import defaultdict
@@ -14,6 +15,7 @@ from calibration.bootstrap import mean_of, resample_clusters, sample
 from calibration.estimate import Estimate
 from calibration.pairing import given_labels
 from data.errors import UserError
+from data.files import replacing
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, to_plain
 from data.runs import read_object, write_object
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from training.network import TrainedNetworks
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"
+PREDICTIONS = "held_out.jsonl.gz"  # beside a judge's card
 HELD_OUT = "held-out"  # the protocol of a judge of replies; it measures all of these:
 SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart", "model-apart", "relevance"
 JUDGE = "judge"  # among the predictions of a row
@@ -55,7 +58,7 @@ class Split:
     items: Sequence[RatedItem] = ()
 
 
-def split_parts(data: TrainingData) -> Iterator[Split]:
+def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Split]:
     """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
 
     No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
@@ -83,7 +86,7 @@ def split_parts(data: TrainingData) -> Iterator[Split]:
         of_items = [exchange for item in items for exchange in item.exchanges]
         of_ratings = [rated.exchange for rated in held_batches]
         left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
-        if left.ratings or left.items:
+        if left.ratings or left.items or has_graded:
             yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
         elif not data.evaluation_items:
             raise UserError(
@@ -210,7 +213,7 @@ def run_trial(
     """
     from training.fine_tune import train_judge
 
-    splits = list(split_parts(data))
+    splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
     plan = {"protocol": HELD_OUT, "evaluation_items": digest_items(data.evaluation_items)}
     check_plan(folder, {**plan, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):
@@ -243,10 +246,17 @@ def check_plan(folder: Path, plan: Mapping[str, Any], *, kind: str) -> None:
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the predictions of all finished splits."""
-    for path in sorted(folder.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as lines:
+    """Yield the predictions of all finished splits of a trial, or those kept beside a judge's card."""
+    for path in sorted((*folder.glob("*.jsonl"), *folder.glob(PREDICTIONS))):
+        with gzip.open(path, "rt") if path.name == PREDICTIONS else path.open(encoding="utf-8") as lines:
             yield from (json.loads(line) for line in lines)
+
+
+def write_predictions(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write the predictions behind a judge's figures beside its card: ids and probabilities, no texts."""
+    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    with replacing(folder / PREDICTIONS) as partial:
+        partial.write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 def read_finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -337,7 +347,7 @@ def _predict_misfits(split: Split, trained: "TrainedNetworks") -> list[dict[str,
 
 
 def _rounded(probabilities: Any) -> list[float]:
-    return [round(float(part), 6) for part in probabilities]
+    return [round(float(part), 5) for part in probabilities]
 
 
 def measure_trial(rows: Iterable[Mapping[str, Any]], *, seed: int = 0) -> dict[str, Any]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
-RULES_VERSION = 5
+RULES_VERSION = 6
 CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
 REPLIES_PER_CORE = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
 

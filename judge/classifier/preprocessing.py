@@ -42,7 +42,7 @@ _AGAIN: Final = re.compile(rf"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){{{REPEATS},}}")
 
 
 def normalize(text: str) -> str:
-    """Return a reply as a person sees it: without hidden characters, look-alike letters and endless repeats.
+    """Return a reply as people read it: no hidden characters, look-alike letters, repeats or capitals.
 
     >>> normalize("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
     'I care. Love!'
@@ -56,7 +56,23 @@ def normalize(text: str) -> str:
     first: dict[str, str] = {}  # by its words alone, each sentence at its first place
     for sentence in sentences:
         first.setdefault(" ".join(_WORD.findall(sentence.casefold())) or sentence, sentence)
-    return text if len(first) == len(sentences) else " ".join(first.values())
+    text = text if len(first) == len(sentences) else " ".join(first.values())
+    return _uncapitalize(text) if _is_in_capitals(text) else text
+
+
+def _is_in_capitals(text: str) -> bool:
+    letters = [letter for letter in text if letter.isalpha()]
+    return len(text.split()) > FEW and sum(map(str.isupper, letters)) > 0.8 * len(letters)
+
+
+def _uncapitalize(text: str) -> str:
+    """Return a text that is in capitals throughout as one that is not: its words count, not its case.
+
+    >>> _uncapitalize("I CARE. DO YOU? I'M HERE")
+    "I care. Do you? I'm here"
+    """
+    text = re.sub(r"(^|[.!?]\s+)(\w)", lambda start: start[1] + start[2].upper(), text.lower())
+    return re.sub(r"\bi\b", "I", text)
 
 
 def _undecorate(text: str) -> str:

@@ -27,6 +27,7 @@ from training.examples import (
     UNFIT_KINDS,
     UNKNOWN,
     UNSUITED,
+    TrainingExample,
     add_grades,
     add_misfits,
     drop_sentences,
@@ -34,6 +35,7 @@ from training.examples import (
     examples_from_ratings,
     examples_from_sets,
     examples_of_fit,
+    grades_to_labels,
     join_replies,
     put_constants,
     shuffle_replies,
@@ -197,17 +199,27 @@ def test_a_misfit_is_the_same_reply_under_another_prompt_of_its_set() -> None:
         RatedExchange(exchange=replace(WHOLE, prompt=f"p{n}", response=f"r{n}"), target=(0, 0, 1), rater="r")
         for n in range(40)
     ]
-    items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt
+    items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt: no misfit
     examples = examples_from_ratings(ratings)
     examples += examples_from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
     assert add_misfits(examples, 0.0, random.Random(0)) == examples
     for example in add_misfits(examples, 1.0, random.Random(0)):
         own, misfit = example.exchanges[0], example.misfit
-        assert misfit is not None and misfit.response == own.response
-        assert (misfit.prompt == own.prompt) == (example.set == "epitome")
-        assert misfit.prompt.startswith("p")
+        assert (misfit is None) == (example.set == "epitome")
+        if misfit:
+            assert misfit.response == own.response
+            assert misfit.prompt != own.prompt and misfit.prompt.startswith("p")
     halved = add_misfits(examples, 0.5, random.Random(0))
     assert 10 < sum(example.misfit is not None for example in halved) < 32
+
+
+def test_without_labels_grades_become_label_probabilities() -> None:
+    examples = [TrainingExample(exchanges=(WHOLE,), set="ours", value=value) for value in (-1.5, 0.0, 1.5)]
+    other = TrainingExample(exchanges=(WHOLE,), set="ieval", value=1.0)
+    bad, okay, good, same = grades_to_labels([*examples, other])
+    assert same == other and not any(each.set for each in (bad, okay, good))
+    assert bad.target[0] > 0.9 and bad.target == pytest.approx(good.target[::-1])
+    assert okay.target == pytest.approx((0.2023, 0.5954, 0.2023), abs=1e-3), "normal distribution by hand"
 
 
 def test_constant_replies_score_by_whether_their_feeling_suits_the_prompt() -> None:
