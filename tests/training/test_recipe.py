@@ -29,7 +29,7 @@ def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None
 def test_a_teacher_with_teachers_is_refused(tmp_path: Path) -> None:
     one = tmp_path / "one.toml"
     one.write_text("teachers = ['default']")
-    assert len(lineage(read_recipe("default"))) == 4
+    assert len(lineage(read_recipe("default"))) == 3
     with pytest.raises(UserError, match="of default, one has teachers itself"):
         lineage(read_recipe(str(one)))
 
