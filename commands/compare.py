@@ -66,9 +66,10 @@ if TYPE_CHECKING:
 @click.option(
     "--judge",
     "judge_name",
-    metavar="NAME|FILE.toml",
+    metavar="JUDGE",
     shell_complete=complete_judge,
-    help="Judge for files that are not scored yet.  [default: the judge of the runs, else classifier]",
+    help="Judge for files that are not scored yet, as in `score`."
+    "  [default: the judge of the runs, else classifier]",
 )
 @click.option(
     "--calibration",

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     "judge_name",
     default="classifier",
     show_default=True,
-    metavar="NAME|FILE.toml",
+    metavar="JUDGE",
     shell_complete=complete_judge,
-    help="Who judges: classifier; length or majority, which any other must beat; or a TOML file, such as "
-    "one that names a language model.",
+    help="A name (classifier, or the baselines length and majority), a language model (openai:MODEL,"
+    " anthropic:MODEL, or URL#MODEL for any compatible server), or a TOML file.",
 )
 @click.option(
     "--unit",
@@ -151,7 +151,8 @@ def score(
       empathy-judge score responses.jsonl --explain 7
       empathy-judge score chats.jsonl --unit conversation --html chats.html
       empathy-judge score responses.jsonl --device cuda
-      empathy-judge score responses.jsonl --judge prompted.toml --max-cost 2.50
+      empathy-judge score responses.jsonl --judge openai:gpt-4o-mini --max-cost 2.50
+      empathy-judge score responses.jsonl --judge http://localhost:11434/v1#llama3.1
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8
     """

@@ -251,13 +251,15 @@ def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment
 
 def _read_run(folder: Path) -> Judged:
     manifest = read_manifest(folder)
+    judgments = tuple(read_judgments(folder / "judgments.jsonl"))
+    is_priced = not any(item.usage and "cost" not in item.usage for item in judgments)
     return Judged(
         name=str(manifest.get("judge", folder.name)),
         version=str(manifest.get("version", "")),
         rubric=str(manifest.get("rubric", "")),
-        judgments=tuple(read_judgments(folder / "judgments.jsonl")),
+        judgments=judgments,
         source=folder.name,
-        cost=manifest.get("cost"),
+        cost=manifest.get("cost") if is_priced else None,
         seconds=manifest.get("wall_seconds"),
         unit=str(manifest.get("unit", REPLY)),
         dimension=str(manifest.get("dimension", EMPATHY)),

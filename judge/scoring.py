@@ -24,7 +24,7 @@ from calibration.shares.tally import Tally, model_shares, replies_digest
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
-from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
+from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_manifest, read_summary, run_all
 from data.storage import (
     Columns,
@@ -45,10 +45,12 @@ from data.tables import (
     to_row,
     write_rows,
 )
+from data.text import money
 from judge.base import DEFAULT, Judge, load_judge
 from judge.embeddings import FitCollector
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
+from judge.llm.endpoint import endpoints_of, most_cost
 
 AUTO = "auto"
 CAVEAT = {
@@ -58,6 +60,7 @@ CAVEAT = {
 }
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
+COST_SAMPLE = 200  # replies from which the cost of a run is estimated
 GUESSES = 1000  # ids among which a mistyped one is looked for
 
 
@@ -247,11 +250,12 @@ def score_file(
     unit = judge.unit
     fits = FitCollector(unit)
     total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit, on_row=fits.add)
-    on_read(notes)
-    if engine is score_exchanges:
-        judge.expect(total)
     plan = plan_run(source, judge, calibration=calibrated.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
+    is_new = not (folder / "manifest.json").exists()
+    on_read([*notes, *(_describe_cost(judge, source, total) if is_new else ())])
+    if engine is score_exchanges:
+        judge.expect(total)
     on_start(folder)
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
@@ -406,6 +410,18 @@ def _survey(
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
     return count, exchanges.said()
+
+
+def _describe_cost(judge: Judge, responses: Source, total: int) -> list[str]:
+    """Estimate from the first replies what a judge's servers may charge; nothing without a server."""
+    if not endpoints_of(judge):
+        return []
+    exchanges = Exchanges(responses, on_bad=lambda bad: None, unit=judge.unit)
+    costs = [most_cost(judge, exchange) for exchange in islice(exchanges, COST_SAMPLE)]
+    if None in costs:
+        return [f"{judge.name}: the cost is unknown, because no list price is known for the model"]
+    most = total * sum(filter(None, costs)) / max(1, len(costs))
+    return [f"{judge.name}: {total:,} {NOUNS[judge.unit]} cost at most about {money(most)}"] if most else []
 
 
 def find_responses(

@@ -53,7 +53,7 @@ def print_scored(
     print_tables([level_table(_levels(summary, has_reference), screen, summary.unit)], screen)
     for line in (*filter(None, [summary.dimension_note]), *_describe_margin(summary)):
         print_text(screen, line)
-    for line in _warnings(scored, limit):
+    for line in (*_warnings(scored, limit), *summary.report):
         print_text(screen, line, "yellow")
     if is_verbose:
         screen.print()
@@ -238,7 +238,6 @@ def _details(scored: ScoredRun) -> list[str]:
         " prompt than to another",
         *([summary.calibration_note] if summary.calibration_note and summary.calibration else []),
         f"judge {manifest['judge']} {manifest['version']}: {judged}; cost {money(manifest['cost'])}",
-        *summary.report,
         *(caveat for caveat in summary.caveats if caveat not in printed),
     ]
 

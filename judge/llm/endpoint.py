@@ -320,6 +320,8 @@ class EndpointUser:
 class LanguageModelJudge(EndpointUser, Judge):
     """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
 
+    reask: int = 0  # further calls after an answer that cannot be read
+
     @property
     @abstractmethod
     def batch_path(self) -> str:
@@ -360,6 +362,17 @@ def spent_by(judge: Judge) -> float:
     """Return the USD spent in this process; members that share a budget are counted once."""
     budgets = {id(endpoint.budget): endpoint.budget for endpoint in endpoints_of(judge)}
     return sum(budget.spent for budget in budgets.values())
+
+
+def most_cost(judge: Judge, exchange: Exchange) -> float | None:
+    """Return the most that judging an exchange may cost, about, in USD; None where a price is unknown."""
+    costs: list[float | None] = [most_cost(asked, exchange) for asked in judge.asked_judges]
+    if isinstance(judge, LanguageModelJudge):
+        prices = judge.endpoint.prices
+        for body in judge.write_requests(exchange):
+            tokens = guess_tokens(body, len(json.dumps(body)))
+            costs.append(prices.cost(tokens) * (1 + judge.reask) if prices else None)
+    return None if None in costs else sum(filter(None, costs))
 
 
 def _check_numbers(**numbers: float) -> None:
