@@ -1,4 +1,4 @@
-"""The interface of a judge, and how one is loaded: by name, by a language model's name, or from a TOML file."""
+"""The interface of a judge, and how one is loaded: by its name, by a language model, or from a TOML file."""
 
 import os
 from abc import ABC, abstractmethod
@@ -192,8 +192,7 @@ def language_model_options(name: str) -> dict[str, Any]:
         return {}
     if not model:  # the address is not quoted: it may hold a password
         raise UserError("--judge: the model is missing; use openai:MODEL, or http://127.0.0.1:8000/v1#MODEL")
-    from judge.llm.endpoint import is_loopback
-    from judge.llm.limits import find_prices
+    from judge.llm.limits import find_prices, is_loopback
 
     options = {"model": model, "name": model.rpartition("/")[2], "base_url": base_url, "key_env": key_env}
     is_free = is_loopback(base_url) and find_prices(model) is None

@@ -33,8 +33,8 @@ from judge.base import Judge, load_judge
 from judge.explanation import explain
 from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respond_to, say_counts
 from judge.llm.answers import OUT_OF_TOKENS
-from judge.llm.endpoint import endpoints_of, is_loopback
-from judge.llm.limits import Budget
+from judge.llm.endpoint import endpoints_of
+from judge.llm.limits import Budget, is_loopback
 from judge.scoring import ScoredRun, plan_run, score_file
 from judge.scripted_conversations import (
     CONVERSATIONS,

@@ -25,6 +25,7 @@ from judge.llm.limits import (
     check_prices,
     find_prices,
     guess_tokens,
+    is_loopback,
     read_tokens,
 )
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
 KEY_REFUSED = frozenset({401, 403})
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GIVE_UP_AFTER = 20  # calls in a row without an answer
 RAW = 2000  # characters stored of an answer that could not be used
 
@@ -93,15 +93,6 @@ def check_base_url(base_url: str) -> str:
     if parts.scheme not in ("http", "https") or not has_host or not base_url.isprintable() or " " in base_url:
         raise UserError(f"base_url: {base_url!r} is not an http(s) address such as http://127.0.0.1:8000/v1")
     return base_url.rstrip("/")
-
-
-def is_loopback(base_url: str) -> bool:
-    """Return whether a server is on this machine.
-
-    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("https://api.openai.com/v1")
-    (True, False)
-    """
-    return urlsplit(base_url).hostname in LOOPBACK
 
 
 @cache

@@ -19,7 +19,15 @@ from data.records import (
     unscored,
 )
 from data.rubric import read_rubric
-from judge.llm.answers import NO_ROOM, OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
+from judge.llm.answers import (
+    NO_ROOM,
+    OUT_OF_TOKENS,
+    Answer,
+    Unusable,
+    read_answer,
+    sample_probabilities,
+    shorten,
+)
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from judge.llm.judge_prompt import REASON, Mode, PromptForm, default_program, make_form, present, read_program
