@@ -30,7 +30,7 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, SpeaksFor
+from calibration.estimate import UNDEFINED, Estimate, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
 from calibration.pairing import Paired, given_labels, pair
 from calibration.proportional_odds import folds_of, held_out
@@ -92,13 +92,14 @@ class RatedData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A judge, a baseline or people: agreement with `n` ratings, and cost."""
+    """A judge, a baseline or people: agreement with `n` ratings, mean error of models' levels, and cost."""
 
     name: str
     kind: Literal["judge", "baseline", "people"]
     note: str
     n: int
     metrics: Metrics
+    level_error: Estimate = UNDEFINED
     usd_per_1000: float | None = None
     seconds_per_1000: float | None = None
 
@@ -233,7 +234,7 @@ def calibrate_judged(
     return CalibrationReport(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
         # labels of them, and is near 0 for the likeliest however well it ranks.
-        headline="qwk" if paired.probabilities is None else "qwk_matched",
+        headline="qwk" if all(item.probabilities is None for item in pairs) else "qwk_matched",
         judge=replace(judged, judgments=()),
         flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
@@ -243,15 +244,16 @@ def calibrate_judged(
         runs=(
             *(
                 RunRow(
-                    name=item.name,
+                    name=name,
                     kind="judge",
                     note=item.source,
                     n=agreed.ratings,
                     metrics=agreed.metrics,
+                    level_error=agreed.levels.mean_error,
                     usd_per_1000=item.per_thousand(item.cost),
                     seconds_per_1000=item.per_thousand(item.seconds),
                 )
-                for item, agreed in zip(judges, agreements, strict=True)
+                for name, item, agreed in zip(_names(judges), judges, agreements, strict=True)
             ),
             *baseline_rows(paired, texts, options),
             _people_row(people),
@@ -262,6 +264,12 @@ def calibrate_judged(
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )
+
+
+def _names(judges: Sequence[Judged]) -> list[str]:
+    """Return the judges' names, with the source where two have the same."""
+    names = [item.name for item in judges]
+    return [item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})" for item in judges]
 
 
 def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> RatedData:
@@ -316,6 +324,7 @@ def baseline_rows(
             note=BASELINES[name],
             n=agreed.ratings,
             metrics=agreed.metrics,
+            level_error=agreed.levels.mean_error,
             usd_per_1000=0.0,
             seconds_per_1000=0.0,
         )

@@ -1,10 +1,8 @@
 """The command `compare`: which model is better, by a judge or by human ratings."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,11 +15,11 @@ from commands.shared.options import (
     column_options,
     complete_calibration,
     complete_judge,
-    interruptible,
     reading_words,
     say_next,
     say_notes,
     say_rate_plan,
+    watch_scoring,
 )
 from commands.shared.rating_options import ratings_options
 from data.errors import UserError
@@ -243,11 +241,7 @@ def _score_files(
 ) -> "ScoredFiles | None":
     """Score the files of replies among the arguments; None where there are none."""
     from data.rating_files.sheet import is_rating_table
-    from data.runs import OnProgress
-    from judge.base import Judge
-    from judge.llm.endpoint import spent_by
     from judge.scoring import score_files
-    from reports.progress import progress
 
     files = [path for path in paths if not path.is_dir()]
     tables = [path for path in files if is_rating_table(path)]
@@ -256,21 +250,13 @@ def _score_files(
     if tables:
         raise UserError(f"{tables[0]}: ratings, and the others are not; give them with --ratings")
 
-    @contextmanager
-    def watch(path: Path, judge: Judge) -> Iterator[OnProgress]:
-        with (
-            interruptible("finished judgments are saved"),
-            progress(f"scoring {path.name}", spent=partial(spent_by, judge)) as on_progress,
-        ):
-            yield on_progress
-
     return score_files(
         paths,
-        judge_name=judge_name,
+        judges=[judge_name] if judge_name else [],
         columns=columns,
         calibration=calibration,
         skip_invalid=skip_invalid,
-        watch=watch,
+        watch=watch_scoring,
         on_read=say_notes,
     )
 

@@ -69,6 +69,17 @@ def position_on(value: Any, scale: Sequence[str]) -> float | None:
     return position if 1 <= position <= len(scale) else None  # nan, which compares with nothing, fails too
 
 
+def is_judgment_table(path: Path, judges: Sequence[str] = (), scale: Sequence[str] = LABELS) -> bool:
+    """Return whether a table holds judgments rather than replies to judge, by its first row.
+
+    A table with both holds replies where `judges` are named and the table names none.
+    """
+    _, row = next(iter(read_rows(path)), (0, {}))
+    if "response" in row and ("id" not in row or (judges and not any(name in row for name in JUDGES))):
+        return False
+    return any(name in row for name in (*SAYINGS, "unscored", *scale))
+
+
 def read_recorded(
     path: Path, *, scale: Sequence[str] = LABELS, judge: str | None = None, dimension: str = EMPATHY
 ) -> Iterator[Judgment]:
@@ -212,11 +223,12 @@ class Judged:
 def read_judged(
     path: Path, *, scale: Sequence[str], judges: Sequence[str] = (), dimension: str = "empathy"
 ) -> list[Judged]:
-    """A run's folder, or a table: one judge of it, or those named."""
+    """Read a run's folder, or a table: all judges of its column `judge`, or those named."""
     if path.is_dir():
-        if judges:
-            raise UserError(f"{path}: a run has one judge; --judge is for tables with several")
         return [_read_run(path)]
+    judges = judges or list(
+        dict.fromkeys(str(row["judge"]) for _, row in read_rows(path) if row.get("judge"))
+    )
     return [
         Judged(
             name=name or path.stem,

@@ -3,7 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from difflib import get_close_matches
@@ -23,6 +23,7 @@ from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares, replies_digest
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
+from data.judgments import is_judgment_table
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_manifest, read_summary, run_all
@@ -50,7 +51,7 @@ from judge.base import DEFAULT, Judge, load_judge
 from judge.embeddings import FitCollector
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
-from judge.llm.endpoint import endpoints_of, most_cost
+from judge.llm.endpoint import endpoints_of, limit_cost, most_cost, share_budget, spent_by
 
 AUTO = "auto"
 CAVEAT = {
@@ -319,16 +320,20 @@ class ScoredFiles:
 def score_files(
     paths: Sequence[Path],
     *,
-    judge_name: str | None = None,
+    judges: Sequence[str] = (),
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     calibration: str | None = None,
     skip_invalid: bool = False,
-    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]],
+    max_cost: float | None = None,
+    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]] = lambda path, judge: nullcontext(
+        lambda done, total: None
+    ),
     on_read: Callable[[Sequence[str]], object] = lambda notes: None,
 ) -> ScoredFiles:
-    """Score the files among `paths`, and return their runs in place of them.
+    """Score the files among `paths` with every judge, and return their runs in place of them.
 
-    Without `judge_name` it is the judge of the runs among `paths`. `watch` shows a file's progress.
+    Without `judges` it is the judge of the runs among `paths`. All of them spend from one budget. `watch`
+    shows a file's progress.
     """
     folders = [path for path in paths if path.is_dir()]
     files = [path for path in paths if not path.is_dir()]
@@ -345,26 +350,53 @@ def score_files(
             " --unit first, and compare the runs"
         )
     default = manifests[0]["judge_option"] if manifests else DEFAULT
-    judge = load_judge(judge_name or default, unit=units.pop())
-    scored: dict[Path, Path] = {}
-    for path in files:
-        with watch(path, judge) as on_progress:
-            run = score_file(
-                sources[path],
-                judge=judge,
-                calibration=calibration or AUTO,
-                on_progress=on_progress,
-                skip_invalid=skip_invalid,
-                on_read=on_read,
-            )
-        scored[path] = run.folder
-    if len(set(scored.values())) < len(files):
+    (unit,) = units
+    loaded = [load_judge(name, unit=unit) for name in dict.fromkeys(judges or [default])]
+    share_budget(loaded)
+    scored: dict[Path, list[Path]] = {path: [] for path in files}
+    notes: list[str] = []
+
+    def tell(lines: Sequence[str]) -> None:
+        on_read([line for line in lines if line not in notes])
+        notes.extend(lines)
+
+    for judge in loaded:
+        limit_cost(judge, max_cost)
+        for path in files:
+            with watch(path, judge) as on_progress:
+                run = score_file(
+                    sources[path],
+                    judge=judge,
+                    calibration=calibration or AUTO,
+                    on_progress=on_progress,
+                    skip_invalid=skip_invalid,
+                    on_read=tell,
+                )
+            scored[path].append(run.folder)
+    if spent := max(map(spent_by, loaded)):
+        tell([f"spent on language models: {money(spent)}"])
+    every = [folder for folders in scored.values() for folder in folders]
+    if len(set(every)) < len(every):
         raise UserError("the same replies are given twice; name each file once")
     return ScoredFiles(
-        runs=tuple(scored.get(path, path) for path in paths),
-        labels={folder: names[path] for path, folder in scored.items()},
+        runs=tuple(run for path in paths for run in scored.get(path, [path])),
+        labels={folder: names[path] for path, folders in scored.items() for folder in folders},
         sources=tuple(sources.values()),
     )
+
+
+def score_for_calibration(
+    paths: Sequence[Path], judges: Sequence[str], *, scale: Sequence[str] = LABELS, **options: Any
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Score the files of replies among `paths` with every judge; return all runs and tables, and the files.
+
+    Beside runs and tables, files are scored only where `judges` are named. `options` are of `score_files`.
+    """
+    files = [path for path in paths if not path.is_dir() and not is_judgment_table(path, judges, scale)]
+    others = tuple(path for path in paths if path not in files)
+    if not files or (others and not judges):
+        return others, tuple(files)
+    return (*score_files(files, judges=judges, **options).runs, *others), tuple(files)
 
 
 def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:

@@ -1,12 +1,12 @@
-"""Report sections on agreement with people, beside ceiling, baselines and costs, and on confusion."""
+"""Report sections on judges, on agreement beside ceiling and baselines, and on confusion."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from calibration.estimate import OF_THESE_RATERS
-from calibration.fit import CalibrationReport, RunRow
+from calibration.fit import CalibrationReport
 from data.records import NOUNS, PROMPT_NOUNS
-from data.text import AnyEstimate, number, show_estimate
+from data.text import AnyEstimate, money, number, show_estimate
 from reports.calibration.verdict import say_ceiling
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
@@ -21,7 +21,8 @@ METRIC_NAMES = {
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
 # Not by their own names: the judge may be `length` too.
-BASELINES: Final = {"length": "counting words", "majority": "the most common label"}
+BASELINES: Final = {"length": "counting words", "majority": "most common label"}
+ROLES: Final = {"baseline": "baseline", "people": "ceiling"}
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
@@ -167,36 +168,39 @@ def confusion_section(report: CalibrationReport) -> Section:
     )
 
 
-def runs_section(report: CalibrationReport) -> Section | None:
-    """Return judges, baselines and people in one table, by agreement, cost and time."""
-    runs = report.runs
-    judges = [run for run in runs if run.kind == "judge"]
-    has_costs = any(run.usd_per_1000 is not None or run.seconds_per_1000 is not None for run in judges)
-    if len(judges) < 2 and not has_costs:
-        return None
-    shown = [name for name in SHOWN if any(name in run.metrics for run in runs)]
-    table = Table(
-        caption=f"Agreement with people, and cost per 1,000 {NOUNS[report.judge.unit]}",
-        head=("who", *(METRIC_NAMES[name] for name in shown), "US dollars", "seconds", "ratings"),
-        rows=tuple(
-            row(
-                f"{run.name} (baseline)" if run.kind == "baseline" else run.name,
-                *(show_estimate(_metrics_of(run).get(name)) for name in shown),
-                number(run.usd_per_1000),
-                number(run.seconds_per_1000, 1),
-                run.n or "none",
-            )
-            for run in runs
+def judges_section(report: CalibrationReport) -> Section:
+    """Return judges, baselines and people in one table, by agreement, level error, cost and time."""
+    is_known = report.ceiling.not_identifiable is None
+    rows = []
+    for run in report.runs:
+        shown = [
+            show_estimate(
+                (as_matched(run.metrics) if run.kind == "people" else run.metrics)[report.headline]
+            ),
+            show_estimate(run.level_error, is_share=report.data.has_shares),
+            "unknown" if run.usd_per_1000 is None else money(run.usd_per_1000),
+            number(run.seconds_per_1000, 1) if run.seconds_per_1000 is not None else "unknown",
+            f"{run.n:,}",
+        ]
+        if run.kind == "people":
+            shown = [shown[0] if is_known else "not identifiable", "", "", "", shown[4] if is_known else ""]
+        name = {"baseline": BASELINES.get(run.name, run.name), "people": "one person"}.get(run.kind, run.name)
+        rows.append(row(name if run.kind == "judge" else f"{name} ({ROLES[run.kind]})", *shown))
+    points = "points" if report.data.has_shares else "of the mean"
+    return Section(
+        name="judges",
+        title="Judges",
+        short="Judges",
+        tables=(
+            Table(
+                caption=f"Agreement with human ratings; cost and time per 1,000 {NOUNS[report.judge.unit]}",
+                head=("judge", "weighted kappa", f"level error, {points}", "cost", "seconds", "ratings"),
+                rows=tuple(rows),
+            ),
+        ),
+        notes=(
+            f"{METRIC_NAMES[report.headline]}. The level error is the mean absolute difference between the"
+            " judge and people over models, before correction.",
+            *(["The ceiling is one person's agreement with the median of the others."] if is_known else []),
         ),
     )
-    return Section(
-        name="runs",
-        title="Agreement and cost",
-        short="Costs",
-        tables=(table,),
-        notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
-    )
-
-
-def _metrics_of(run: RunRow) -> Mapping[str, AnyEstimate]:
-    return as_matched(run.metrics) if run.kind == "people" else run.metrics

@@ -20,7 +20,7 @@ LEVELS = {
     "mean": ("points of the scale", 1, 2, 0.5),
 }
 REACH = 1.96  # standard errors to either side in a 95% confidence interval
-MOST_EXAMPLES = 4  # on either side
+MOST_EXAMPLES = 5  # on either side
 
 
 def bias_section(report: CalibrationReport) -> Section | None:

@@ -7,12 +7,12 @@ from math import inf, isfinite
 from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
 from calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
-from calibration.fit import CalibrationReport
+from calibration.fit import CalibrationReport, RunRow
 from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError
 from data.records import NOUNS
 from data.rubric import in_words
-from data.text import number, show
+from data.text import listed, money, number, show
 
 NAMED = 4  # of several biases or models
 STEPS = 3  # to take next
@@ -48,12 +48,61 @@ class NewModels:
 
 
 def say_verdict(report: CalibrationReport) -> list[str]:
-    """Return the headline and the answers beneath it, as sentences."""
-    return [say_headline(report), *(f"{question} {answer}" for question, answer in say_answers(report))]
+    """Return the headline and the answers beneath it, as sentences; with several judges the choice first."""
+    answers = (f"{question} {answer}" for question, answer in say_answers(report))
+    return [*say_choice(report), say_headline(report), *answers]
+
+
+def _best_judges(report: CalibrationReport) -> list[RunRow]:
+    """Return the judges within the interval of the best one, the best first; empty without one."""
+    judges = [run for run in report.runs if run.kind == "judge" and isfinite(_kappa(run, report).value)]
+    judges.sort(key=lambda run: -_kappa(run, report).value)
+    ends = _kappa(judges[0], report).interval if judges else None
+    if ends is None or any(reached.value >= ends.low for _, reached in rivals(report)):
+        return []
+    return [run for run in judges if _kappa(run, report).value >= ends.low]
+
+
+def choose_judge(report: CalibrationReport) -> RunRow | None:
+    """Choose the cheapest of the judges within the interval of the best one; None where that is not known."""
+    return min(_best_judges(report), key=_cost, default=None)
+
+
+def say_choice(report: CalibrationReport) -> list[str]:
+    """Return in one sentence which of several judges to choose."""
+    judges = [run for run in report.runs if run.kind == "judge"]
+    if len(judges) < 2:
+        return []
+    chosen, within = choose_judge(report), _best_judges(report)
+    if chosen is None:
+        return [f"No judge can be chosen yet: none is shown to agree better than {rivals(report)[0][0]}."]
+    best, *others = within
+    sentence = f"{best.name} agrees with your raters best (weighted kappa {_plain(_kappa(best, report))})"
+    if chosen is not best:
+        instead = f"costs {money(_cost(chosen))} per 1,000 instead of {money(best.usd_per_1000)}"
+        price = instead if _cost(chosen) else "free"
+        return [f"{sentence}; {chosen.name} is within its confidence interval and {price}."]
+    if not others:
+        return [f"{sentence}; no other judge is within its confidence interval."]
+    are = f"{listed([run.name for run in others])} {'is' if len(others) == 1 else 'are'}"
+    return [f"{sentence}; {are} within its confidence interval and not cheaper."]
+
+
+def _kappa(run: RunRow, report: CalibrationReport) -> Estimate:
+    return run.metrics[report.headline]
+
+
+def _cost(run: RunRow) -> float:
+    return inf if run.usd_per_1000 is None else run.usd_per_1000
 
 
 def say_headline(report: CalibrationReport) -> str:
-    """Return in one sentence whether to rely on the judge."""
+    """Return in one sentence whether to rely on the calibrated judge."""
+    several = sum(run.kind == "judge" for run in report.runs) > 1
+    return f"{report.runs[0].name}: {_headline(report)}" if several else _headline(report)
+
+
+def _headline(report: CalibrationReport) -> str:
     data = report.data
     kappa = report.agreement.metrics[report.headline]
     if not isfinite(kappa.value):
