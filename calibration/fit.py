@@ -173,19 +173,16 @@ def calibrate(
     *,
     exchanges: Paths | None = None,
     judges: Sequence[str] = (),
-    raters: Sequence[str] = (),
     options: CalibrationOptions | None = None,
     reading: SheetOptions | None = None,
 ) -> CalibrationReport:
     """Calibrate the judge of a run against human ratings; of several judges the first, beside the others.
 
     A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
-    a table that has several. `ratings` is a table of ratings, of which `raters` picks some; `reading` says
-    how to read it. `exchanges` are the texts, for length, emotions, examples and ratings without ids.
+    a table that has several. `ratings` is a table of ratings; `reading` says how to read it. `exchanges` are
+    the texts, for length, emotions, examples and ratings without ids.
     """
-    inputs = read_inputs(
-        runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options, reading=reading
-    )
+    inputs = read_inputs(runs, ratings, exchanges=exchanges, judges=judges, options=options, reading=reading)
     return calibrate_inputs(inputs)
 
 
@@ -212,7 +209,7 @@ def calibrate_judged(
     pairs = [
         pair(item.judgments, ratings, scale=options.scale, dimension=options.dimension) for item in judges
     ]
-    judged, paired = judges[0], pairs[0]
+    judged, paired, names = judges[0], pairs[0], [item.name for item in judges]
     model_fit = fit_models(rated_models(paired, judged.judgments))
     rated = set(paired.id.tolist())
     calibration = make_calibration(
@@ -244,7 +241,7 @@ def calibrate_judged(
         runs=(
             *(
                 RunRow(
-                    name=name,
+                    name=item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})",
                     kind="judge",
                     note=item.source,
                     n=agreed.ratings,
@@ -253,7 +250,7 @@ def calibrate_judged(
                     usd_per_1000=item.per_thousand(item.cost),
                     seconds_per_1000=item.per_thousand(item.seconds),
                 )
-                for name, item, agreed in zip(_names(judges), judges, agreements, strict=True)
+                for item, agreed in zip(judges, agreements, strict=True)
             ),
             *baseline_rows(paired, texts, options),
             _people_row(people),
@@ -264,12 +261,6 @@ def calibrate_judged(
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )
-
-
-def _names(judges: Sequence[Judged]) -> list[str]:
-    """Return the judges' names, with the source where two have the same."""
-    names = [item.name for item in judges]
-    return [item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})" for item in judges]
 
 
 def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> RatedData:
@@ -338,7 +329,8 @@ def _people_row(people: Ceiling) -> RunRow:
         kind="people",
         note="one person against the median of the others" if is_known else "not identifiable",
         n=people.shared if is_known else 0,
-        metrics={"qwk": people.person_against_rest},
+        # Human labels are as frequent as ratings, so both kappas are the same.
+        metrics=dict.fromkeys(("qwk", "qwk_matched"), people.person_against_rest),
     )
 
 

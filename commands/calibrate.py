@@ -50,9 +50,6 @@ INCONCLUSIVE = 3
     "--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before all judges spend more."
 )
 @click.option(
-    "--rater", "raters", multiple=True, metavar="NAME", help="Count these raters only; may be repeated."
-)
-@click.option(
     "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
@@ -65,12 +62,11 @@ def calibrate(
     reading: "SheetOptions",
     judges: tuple[str, ...],
     max_cost: float | None,
-    raters: tuple[str, ...],
     out: Path | None,
     as_json: bool,
     dimension: str | None,
 ) -> None:
-    """Compare judges with human ratings, and fit the calibration that corrects the first of them.
+    """Compare judges with human ratings, and calibrate the first.
 
     RESPONSES are files of replies, as for `score`; each judge scores what it has not scored yet. RUN is the
     folder of a run, or another tool's table with an id and a score, rating or label in each row. Runs of one
@@ -92,11 +88,11 @@ def calibrate(
     from calibration.inputs import CalibrationOptions, read_inputs
     from calibration.shares.transport import LEAST_MODELS
     from data.files import disk_errors
-    from data.judgments import judged_dimension
+    from data.judgments import is_judgment_table, judged_dimension
     from data.records import LABELS
     from data.runs import read_manifest
     from judge.base import DEFAULT
-    from judge.scoring import score_for_calibration
+    from judge.scoring import score_files
     from reports.calibration.calibration_page import plain_report, print_report, write_report
     from reports.calibration.verdict import choose_judge, refuse_part
 
@@ -106,15 +102,18 @@ def calibrate(
         )
     *judged, ratings = paths
     scale = reading.scale or LABELS
-    runs, files = score_for_calibration(
-        judged,
-        judges,
-        scale=scale,
-        max_cost=max_cost,
-        skip_invalid=reading.skip_invalid,
-        watch=watch_scoring,
-        on_read=say_notes,
-    )
+    files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
+    runs = [path for path in judged if path not in files]
+    if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
+        scored = score_files(
+            files,
+            judges=judges,
+            max_cost=max_cost,
+            skip_invalid=reading.skip_invalid,
+            watch=watch_scoring,
+            on_read=say_notes,
+        )
+        runs = [*scored.runs, *runs]
     if judges and not files and all(path.is_dir() for path in runs):
         raise UserError("--judge: these runs have their judges; pass the file of replies to score it")
     options = CalibrationOptions(scale=scale, dimension=dimension or judged_dimension(runs))
@@ -123,7 +122,6 @@ def calibrate(
         ratings,
         exchanges=(*exchanges, *files),
         judges=() if files else judges,
-        raters=raters,
         options=options,
         reading=reading,
     )

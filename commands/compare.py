@@ -93,7 +93,6 @@ if TYPE_CHECKING:
 @click.option("--out", type=FILE, help="Write report.md and report.json into this folder.")
 @click.option("--junit", type=FILE, help="Write the verdicts as JUnit XML; they fail as with --check.")
 @click.option("--github-summary", is_flag=True, help="Add the result to the job summary of GitHub Actions.")
-@click.option("--no-reference", is_flag=True, help="Hide the rows of the study's models.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
 def compare(
@@ -114,7 +113,6 @@ def compare(
     out: Path | None,
     junit: Path | None,
     github_summary: bool,
-    no_reference: bool,
     as_json: bool,
 ) -> None:
     """Compare models by their replies: which one is better.
@@ -187,7 +185,7 @@ def compare(
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))
     elif isinstance(compared, ComparedRuns):
-        print_compared(compared, examples, has_reference=not no_reference)
+        print_compared(compared, examples)
     else:
         print_page(page)
     if out is not None:

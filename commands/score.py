@@ -104,7 +104,6 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write a page of conversations: each with the curve of its replies, the best and the worst marked.",
 )
-@click.option("--no-reference", is_flag=True, help="Hide the rows of the study's models.")
 @click.option("--verbose", "-v", is_flag=True, help="Show all shares with their intervals, and all notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of the table.")
 @click.pass_context
@@ -126,7 +125,6 @@ def score(
     workers: int | None,
     explain: tuple[str, ...],
     html: Path | None,
-    no_reference: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -212,7 +210,6 @@ def score(
         limit=limit,
         explanations=explanations,
         is_verbose=verbose,
-        has_reference=not no_reference,
     )
     if html:
         _write_conversations(html, source, scored)

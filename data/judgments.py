@@ -360,12 +360,9 @@ def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict
     return texts
 
 
-def of_raters(
-    ratings: Iterable[Rating], *, raters: Sequence[str] = (), judges: Sequence[str] = ()
-) -> list[Rating]:
-    """The ratings by these raters, or by all who are not judges."""
-    kept = [item for item in ratings if (item.rater in raters if raters else item.rater not in judges)]
+def of_people(ratings: Iterable[Rating], *, judges: Sequence[str]) -> list[Rating]:
+    """Return the ratings by all raters who are not judges."""
+    kept = [item for item in ratings if item.rater not in judges]
     if not kept:
-        wanted = ", ".join(raters) or "anyone but the judges"
-        raise UserError(f"ratings: none by {wanted}")
+        raise UserError("ratings: none by anyone but the judges")
     return kept

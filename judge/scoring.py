@@ -23,7 +23,6 @@ from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares, replies_digest
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
-from data.judgments import is_judgment_table
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_manifest, read_summary, run_all
@@ -383,20 +382,6 @@ def score_files(
         labels={folder: names[path] for path, folders in scored.items() for folder in folders},
         sources=tuple(sources.values()),
     )
-
-
-def score_for_calibration(
-    paths: Sequence[Path], judges: Sequence[str], *, scale: Sequence[str] = LABELS, **options: Any
-) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Score the files of replies among `paths` with every judge; return all runs and tables, and the files.
-
-    Beside runs and tables, files are scored only where `judges` are named. `options` are of `score_files`.
-    """
-    files = [path for path in paths if not path.is_dir() and not is_judgment_table(path, judges, scale)]
-    others = tuple(path for path in paths if path not in files)
-    if not files or (others and not judges):
-        return others, tuple(files)
-    return (*score_files(files, judges=judges, **options).runs, *others), tuple(files)
 
 
 def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from calibration.estimate import UNDEFINED
 from data.errors import UserError
-from judge.llm.limits import is_loopback
+from judge.llm.endpoint import is_loopback
 from nightly.output import FinishedNight, as_dict
 from nightly.schema import ModelResult, NightRecord
 from reports.html import as_page as as_html_page

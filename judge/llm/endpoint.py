@@ -25,7 +25,6 @@ from judge.llm.limits import (
     check_prices,
     find_prices,
     guess_tokens,
-    is_loopback,
     read_tokens,
 )
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
 KEY_REFUSED = frozenset({401, 403})
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GIVE_UP_AFTER = 20  # calls in a row without an answer
 RAW = 2000  # characters stored of an answer that could not be used
 
@@ -95,6 +95,15 @@ def check_base_url(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
+def is_loopback(base_url: str) -> bool:
+    """Return whether a server is on this machine.
+
+    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("https://api.openai.com/v1")
+    (True, False)
+    """
+    return urlsplit(base_url).hostname in LOOPBACK
+
+
 @cache
 def _announce(base_url: str, key_env: str) -> None:
     """Print, once a process, which host gets the texts and which variable's key."""
@@ -127,6 +136,8 @@ class Endpoint:
         _check_numbers(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
         self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
+        if self.prices is None and not key_env and is_loopback(base_url):
+            self.prices = Prices(input=0, output=0)  # our own machine charges nothing
         self.budget = Budget(max_cost)
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process

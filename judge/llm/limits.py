@@ -8,7 +8,6 @@ from math import isfinite
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
-from urllib.parse import urlsplit
 
 from data.errors import BudgetSpent, UserError
 
@@ -97,7 +96,6 @@ class Budget:
 
 
 PRICES = Path(__file__).parent / "prices.toml"  # list prices; a judge's file may override them
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MILLION = 1e6
 DATED = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|\d{4})$")  # gpt-4o-mini-2024-07-18 is a gpt-4o-mini
 CHARACTERS_A_TOKEN = 3.0  # low, so that the reserve is rather too large
@@ -134,15 +132,6 @@ class Prices:
         cached = self.input if self.cached is None else self.cached
         fresh = tokens.input - tokens.cached
         return (fresh * self.input + tokens.cached * cached + tokens.output * self.output) / MILLION
-
-
-def is_loopback(base_url: str) -> bool:
-    """Return whether a server is on this machine.
-
-    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("https://api.openai.com/v1")
-    (True, False)
-    """
-    return urlsplit(base_url).hostname in LOOPBACK
 
 
 def find_prices(model: str, *, kind: str = "chat") -> Prices | None:

@@ -7,7 +7,7 @@ from calibration.estimate import OF_THESE_RATERS
 from calibration.fit import CalibrationReport
 from data.records import NOUNS, PROMPT_NOUNS
 from data.text import AnyEstimate, money, number, show_estimate
-from reports.calibration.verdict import say_ceiling
+from reports.calibration.verdict import RIVALS, say_ceiling
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
 
@@ -20,9 +20,6 @@ METRIC_NAMES = {
     "alpha_ordinal": "Krippendorff's alpha, ordinal",
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
-# Not by their own names: the judge may be `length` too.
-BASELINES: Final = {"length": "counting words", "majority": "most common label"}
-ROLES: Final = {"baseline": "baseline", "people": "ceiling"}
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
@@ -102,18 +99,13 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     ceiling = report.ceiling
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
-        yield BASELINES.get(baseline.name, baseline.name), "rival", baseline.metrics
+        yield RIVALS.get(baseline.name, baseline.name), "rival", baseline.metrics
     if not ceiling.not_identifiable:
         yield (
             "a person",
             "people",
-            as_matched({"qwk": ceiling.person_against_rest, "alpha_ordinal": ceiling.alpha_ordinal}),
+            {**report.runs[-1].metrics, "alpha_ordinal": ceiling.alpha_ordinal},
         )
-
-
-def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
-    """Add the matched kappa of people: their labels are as frequent as ratings, so it is the same."""
-    return {**metrics, "qwk_matched": metrics["qwk"]}
 
 
 def _clusters(report: CalibrationReport) -> str:
@@ -131,9 +123,7 @@ def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
         )
         if ceiling.speaks_for != "people":
             yield "So few raters are a panel: these figures describe these raters, not people in general."
-    if test and test.undefined:
-        yield f"The alternative-annotator test is undefined: {test.undefined}."
-    elif test:
+    if test and not test.undefined:
         yield (
             f"To pass the alternative-annotator test, the judge must beat half of the raters (epsilon "
             f"{number(test.epsilon)}); its mean advantage is {show_estimate(test.advantage)}."
@@ -147,7 +137,7 @@ def confusion_section(report: CalibrationReport) -> Section:
     for label, line in zip(labels, counts, strict=True):
         total = sum(line)
         cells = [
-            Cell(f"{count:,} ({100 * count / total:.0f} %)", -count / total) if total else Cell(f"{count:,}")
+            Cell(f"{count:,} ({100 * count / total:.0f}%)", -count / total) if total else Cell(f"{count:,}")
             for count in line
         ]
         body.append(row(label, *cells, total))
@@ -170,23 +160,17 @@ def confusion_section(report: CalibrationReport) -> Section:
 
 def judges_section(report: CalibrationReport) -> Section:
     """Return judges, baselines and people in one table, by agreement, level error, cost and time."""
-    is_known = report.ceiling.not_identifiable is None
-    rows = []
+    shares, rows = report.data.has_shares, []
     for run in report.runs:
-        shown = [
-            show_estimate(
-                (as_matched(run.metrics) if run.kind == "people" else run.metrics)[report.headline]
-            ),
-            show_estimate(run.level_error, is_share=report.data.has_shares),
-            "unknown" if run.usd_per_1000 is None else money(run.usd_per_1000),
-            number(run.seconds_per_1000, 1) if run.seconds_per_1000 is not None else "unknown",
-            f"{run.n:,}",
-        ]
-        if run.kind == "people":
-            shown = [shown[0] if is_known else "not identifiable", "", "", "", shown[4] if is_known else ""]
-        name = {"baseline": BASELINES.get(run.name, run.name), "people": "one person"}.get(run.kind, run.name)
-        rows.append(row(name if run.kind == "judge" else f"{name} ({ROLES[run.kind]})", *shown))
-    points = "points" if report.data.has_shares else "of the mean"
+        name = run.name
+        figures = [show_estimate(run.level_error, is_share=shares), money(run.usd_per_1000)]
+        figures.append(number(run.seconds_per_1000, 1))
+        if run.kind == "baseline":
+            name = f"{RIVALS.get(name, name)} (baseline)"
+        elif run.kind == "people":
+            name, figures = "one person (ceiling)", [""] * len(figures)
+        rows.append(row(name, show_estimate(run.metrics[report.headline]), *figures, run.n or "none"))
+    error = f"level error, {'points' if shares else 'of the mean'}"
     return Section(
         name="judges",
         title="Judges",
@@ -194,13 +178,13 @@ def judges_section(report: CalibrationReport) -> Section:
         tables=(
             Table(
                 caption=f"Agreement with human ratings; cost and time per 1,000 {NOUNS[report.judge.unit]}",
-                head=("judge", "weighted kappa", f"level error, {points}", "cost", "seconds", "ratings"),
+                head=("judge", "weighted kappa", error, "cost", "seconds", "ratings"),
                 rows=tuple(rows),
             ),
         ),
         notes=(
             f"{METRIC_NAMES[report.headline]}. The level error is the mean absolute difference between the"
-            " judge and people over models, before correction.",
-            *(["The ceiling is one person's agreement with the median of the others."] if is_known else []),
+            " judge and people over models, before correction. The ceiling is one person's agreement with the"
+            " median of the others.",
         ),
     )

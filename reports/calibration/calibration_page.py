@@ -73,11 +73,12 @@ def make_page(report: CalibrationReport) -> Page:
         Section(name="misuse", title="Do not use it for", short="Not for", points=MISUSE),
         _provenance(report),
     )
-    names = report.data.models
+    data, names, noun = report.data, report.data.models, NOUNS[report.judge.unit]
     models = f"{len(names)} model{'s' if len(names) > 1 else ''}: {', '.join(names)}"
+    rated = f"{data.ratings:,} ratings of {data.responses:,} {noun} by {count_people(data.raters)}"
     return Page(
         title="Which judge to trust" if say_choice(report) else f"How far to trust {report.judge.name}",
-        subtitle=f"{_say_data(report)}; {models}",
+        subtitle=f"{rated}; {models}",
         verdict=(
             *say_choice(report),
             say_headline(report),
@@ -91,11 +92,6 @@ def make_page(report: CalibrationReport) -> Page:
         ),
         foot="All figures are in report.json beside this page.",
     )
-
-
-def _say_data(report: CalibrationReport) -> str:
-    data, noun = report.data, NOUNS[report.judge.unit]
-    return f"{data.ratings:,} ratings of {data.responses:,} {noun} by {count_people(data.raters)}"
 
 
 def _provenance(report: CalibrationReport) -> Section:

@@ -21,7 +21,7 @@ ORDERED = 4  # models from which on their order says anything
 USEFUL = 0.2  # of the whole scale: a level known less exactly is of no use
 CLOSE = 0.05  # of kappas that are told to be the same
 HOLDS = 0.7  # of the left-out models inside their intervals, of which there are few
-RIVALS = {"length": "counting words", "majority": "always giving the most common label"}
+RIVALS = {"length": "counting words", "majority": "the most common label"}
 BIASES = {  # where a judge's scores are too high or too low
     "level": "overall",
     "length": "for longer {noun} relative to shorter ones",
@@ -132,7 +132,7 @@ def _headline(report: CalibrationReport) -> str:
 def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
     """Return four questions, each with its answer."""
     answers = {
-        "Can I use it?": [_say_use(report), _say_agreement(report), say_ceiling(report)],
+        "Can I use it?": [_say_use(report), say_ceiling(report)],
         "For which models?": [_say_models(report)],
         "Where does it fail?": [
             _say_levels(report),
@@ -194,17 +194,6 @@ def _say_use(report: CalibrationReport) -> str:
     if report.data.speaks_for != "people":
         return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
     return f"For models, yes, once corrected. For single {NOUNS[report.judge.unit]}, no."
-
-
-def _say_agreement(report: CalibrationReport) -> str:
-    kappa = report.agreement.metrics[report.headline]
-    if not isfinite(kappa.value):
-        return ""
-    others = [f"{name} reaches {_plain(Estimate(estimate.value, None))}" for name, estimate in rivals(report)]
-    return (
-        f"Its weighted kappa with single ratings is {_plain(kappa)}; {', '.join(others)}"
-        " (1 is perfect agreement, 0 is chance)."
-    )
 
 
 def say_ceiling(report: CalibrationReport) -> str:
