@@ -41,11 +41,13 @@ WORD_TOKENS: Final = 4  # a label is one token or two; what begins otherwise is 
 REASONING_TOKENS: Final = 2048  # of a model that reasons before it answers with a word
 # Under a grammar the labels need not be among the likeliest tokens; this server lists as many as it is asked.
 MANY_LOGPROBS: Final = 500
-# How servers are told to choose between words; OpenAI's takes no such thing.
+LABEL_SCHEMA: Final = {"name": "label", "schema": {"type": "string", "enum": list(LABELS)}}
+# How servers are told to choose between words; OpenAI's takes no such thing. Most others take `schema`.
 CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "llama.cpp": {"grammar": "root ::= " + " | ".join(f'"{label}"' for label in LABELS)},
     "vllm": {"structured_outputs": {"choice": list(LABELS)}},
     "sglang": {"regex": f"({'|'.join(LABELS)})"},
+    "schema": {"response_format": {"type": "json_schema", "json_schema": LABEL_SCHEMA}},
 }
 
 
@@ -87,7 +89,7 @@ class PromptedJudge(LanguageModelJudge):
         samples: int = 1,
         probabilities: Literal["auto", "logprobs", "samples", "none"] = "auto",
         temperature: float | None = None,
-        constraint: Literal["", "llama.cpp", "vllm", "sglang"] = "",
+        constraint: Literal["", "llama.cpp", "vllm", "sglang", "schema"] = "",
         max_tokens: int | None = None,
         seed: int = 0,
         reask: Literal[0, 1] = 0,
@@ -178,8 +180,8 @@ class PromptedJudge(LanguageModelJudge):
             return []
         given = [item.probabilities for item in judgments if item.probabilities]
         certain = sum(max(weights.values()) == 1 for weights in given)
-        reason = "the server returned no logprobs for them"
-        return [f"{certain:,} of {len(given):,} labels count as certain: {reason}."] if certain else []
+        labels = f"{certain:,} of {len(given):,} labels count as certain"
+        return [f"{labels}: the server returned no logprobs for them."] if certain else []
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """What would be sent about an exchange, a body a sample; a batch asks these all at once."""

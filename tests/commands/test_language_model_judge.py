@@ -147,7 +147,13 @@ def test_a_server_by_its_url_gets_no_key_but_its_own(
     openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_rows(Path("replies.jsonl"), replies())
-    with ScriptedServer(lambda call: read_label(call, logprobs=False)) as server:
+
+    def script(call: Call) -> Answer:
+        if "response_format" in call.body:  # what holds local models to the labels
+            return Answer(status=400, body={"error": {"message": "response_format: unknown"}})
+        return read_label(call, logprobs=False)
+
+    with ScriptedServer(script) as server:
         named = f"{server.base_url}#org/tiny"
         run("score", "replies.jsonl", "--judge", named, "--max-cost", 1, "--limit", 8)
         assert not any("sk-" in call.headers.get("authorization", "") for call in server.calls)
@@ -156,7 +162,7 @@ def test_a_server_by_its_url_gets_no_key_but_its_own(
         assert server.calls[-1].headers["authorization"] == "Bearer sk-of-the-server"
         assert not openai.calls
         assert (server.calls[0].body["model"], done.summary.judge) == ("org/tiny", "tiny")
-        assert done.summary.report == ("80 of 80 labels count as certain: the server returned no logprobs for them.",)
+        assert "80 of 80" in done.summary.report[0] and "no logprobs" in done.summary.report[0]
 
 
 def test_a_model_that_reasons_first_gets_the_tokens_for_it() -> None:
@@ -229,4 +235,5 @@ def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: Scripte
         assert found["verdict"][0].endswith("tiny is within its confidence interval and free.")
         printed = shlex.split(done.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
         assert run(*printed).exit_code == 0
-        assert json.loads(next(Path("calibrations").glob("*/report.json")).read_text())["judge"]["name"] == "tiny"
+        (report,) = Path("calibrations").glob("*/report.json")
+        assert json.loads(report.read_text())["judge"]["name"] == "tiny"
