@@ -42,7 +42,7 @@ demo: .venv/.run ## score the sample responses (JUDGE=length for another judge)
 	$(BIN)/python cli.py score data/samples/responses.jsonl --judge $(JUDGE)
 
 install: .venv/.install ## install everything but training: .venv/bin/empathy-judge
-	@echo "Installed. Next: $(CURDIR)/$(BIN)/empathy-judge score data/samples/responses.jsonl"
+	@echo "Installed. Next: $(BIN)/empathy-judge score data/samples/responses.jsonl"
 
 test: lint types pytest ## lint, types and the fast tests: five minutes once installed
 
