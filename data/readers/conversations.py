@@ -10,11 +10,9 @@ from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
 
-from data.readers.chat_turns import LISTENER, SPEAKER, is_answering
+from data.readers.chat_turns import CONVERSATION_IDS, LISTENER, SPEAKER, TURN_NUMBERS, is_answering
 from data.records import Exchange, Turn
 
-IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")  # tell which rows are one talk
-ORDER: Final = ("turn", "turn_id", "turn_index")
 SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
 DISTINCTIVE_WORDS: Final = 8  # a shorter text, such as a greeting, opens many conversations by chance
 
@@ -90,7 +88,9 @@ def write_talk(exchange: Exchange) -> tuple[str, str]:
 
 def conversation_id(exchange: Exchange) -> str | None:
     """Which conversation a row of a single reply belongs to, if the row says so."""
-    named = next((exchange.extra[key] for key in IDS if exchange.extra.get(key) not in (None, "")), None)
+    named = next(
+        (exchange.extra[key] for key in CONVERSATION_IDS if exchange.extra.get(key) not in (None, "")), None
+    )
     return None if named is None else str(named)
 
 
@@ -139,7 +139,7 @@ def _join(rows: Sequence[Exchange]) -> Exchange:
 
 def _place(row: Exchange) -> Any:
     """The place of a row in its conversation, where it is told by a number."""
-    told = next((row.extra[key] for key in ORDER if key in row.extra), None)
+    told = next((row.extra[key] for key in TURN_NUMBERS if key in row.extra), None)
     try:
         return float(told) if told is not None else None
     except (TypeError, ValueError):
