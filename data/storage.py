@@ -21,7 +21,6 @@ from data.files import disk_errors
 from data.text import PASSWORD
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
-ZIPPED = (".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
 STDIN = "-"
 BLOCK = 1 << 20
 KNOWN_PLACES = "use a path, or a URL that fsspec knows (s3://, gs://)"
@@ -60,25 +59,21 @@ Table = Path | Remote
 
 
 def kind_of(table: Table | PurePosixPath) -> str:
-    """Return the suffix that decides how a file is read, in lower case.
+    """Return the suffix that decides how a file is read; none of a file that is not read.
 
-    >>> kind_of(Path("gpt-4.1.CSV")), kind_of(Path("night.jsonl.gz"))
-    ('.csv', '.jsonl.gz')
+    >>> kind_of(Path("gpt-4.1.CSV")), kind_of(Path("night.jsonl.gz")), kind_of(Path("notes.txt"))
+    ('.csv', '.jsonl', '')
     """
-    suffix = table.suffix.lower()
-    return f"{PurePosixPath(table.name.lower()).with_suffix('').suffix}.gz" if suffix == ".gz" else suffix
-
-
-def is_table(table: Table | PurePosixPath) -> bool:
-    """Return whether files of this kind are read."""
-    return kind_of(table) in SUFFIXES + ZIPPED
+    suffix = PurePosixPath(re.sub(r"(?i)(\.jsonl?|\.[ct]sv)\.gz$", r"\1", table.name)).suffix.lower()
+    return suffix if suffix in SUFFIXES else ""
 
 
 @contextmanager
 def open_table(table: Table) -> Iterator[IO[bytes]]:
     """Open a file for reading; gzip is decompressed."""
     with table.open("rb") as stream:
-        yield cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if kind_of(table) in ZIPPED else stream
+        is_zipped = table.suffix.lower() == ".gz"
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if is_zipped else stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,7 @@ class Shards:
     """Tables read one after another, in the order of their names, as if they were one.
 
     `models` are the tables' own names, for rows that name no model; `columns` are those a person named;
-    `skipped` are the files of a folder that are no tables.
+    `warnings` are about files that are skipped.
     """
 
     place: str
@@ -109,16 +104,10 @@ class Shards:
     tables: tuple[tuple[str, Table], ...]  # each under its name from where they lie
     models: tuple[str, ...] = ()
     columns: Columns = NONE_NAMED
-    skipped: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.place
-
-    def warnings(self) -> list[str]:
-        """Return a line about the files that are skipped, if any."""
-        more = f" and {len(self.skipped) - 3} more" if len(self.skipped) > 3 else ""
-        line = f"Skipped {', '.join(self.skipped[:3])}{more}: not one of {', '.join(SUFFIXES)}"
-        return [line] if self.skipped else []
 
 
 Source = Table | Shards
@@ -150,7 +139,7 @@ def find_source(place: str) -> Source:
 def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) -> Shards:
     """All that a person means by several places, as one source; each place names the model of its rows."""
     found = [find_source(str(place)) for place in places]
-    skipped = tuple(name for source in found if isinstance(source, Shards) for name in source.skipped)
+    warnings = tuple(line for source in found if isinstance(source, Shards) for line in source.warnings)
     if len(found) > 1:
         for place, source in zip(places, found, strict=True):
             if [str(item) for item in found].count(str(source)) > 1:
@@ -166,22 +155,21 @@ def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) ->
     is_folder = len(found) == 1 and isinstance(found[0], Shards)
     stem = found[0].stem if is_folder else "-".join(names[:2]).replace("/", "-")
     stem += f"-and-{len(found) - 2}-more" if len(found) > 2 else ""
-    return Shards(" ".join(map(str, places)), stem, tuple(tables), tuple(models), columns, skipped)
+    return Shards(" ".join(map(str, places)), stem, tuple(tables), tuple(models), columns, warnings)
 
 
 @cache
 def _save_stdin() -> tuple[Path, TemporaryDirectory[str]]:
     """Save standard input in a file for as long as the process runs: it is read more than once."""
     folder = TemporaryDirectory(prefix="empathy-judge-")
-    path = Path(folder.name, "stdin")
-    with disk_errors(path):
-        with path.open("wb") as out:
-            shutil.copyfileobj(sys.stdin.buffer, out)
-        with path.open("rb") as saved:
-            first = saved.readline(BLOCK).strip()
-        kind = ".jsonl" if first[:1] == b"{" and first[-1:] == b"}" else ".csv"
-        kind = ".json" if first[:1] in (b"[", b"{") and kind == ".csv" else kind
-        return path.rename(path.with_suffix(".jsonl.gz" if first[:2] == b"\x1f\x8b" else kind)), folder
+    start = sys.stdin.buffer.readline(BLOCK)
+    kind = ".json" if start.lstrip()[:1] in (b"[", b"{") else ".csv"
+    kind = ".jsonl" if kind == ".json" and start.strip()[-1:] == b"}" else kind
+    path = Path(folder.name, "stdin" + (".jsonl.gz" if start[:2] == b"\x1f\x8b" else kind))
+    with disk_errors(path), path.open("wb") as out:
+        out.write(start)
+        shutil.copyfileobj(sys.stdin.buffer, out)
+    return path, folder
 
 
 def tell_apart(places: Sequence[str]) -> list[str]:
@@ -193,7 +181,7 @@ def tell_apart(places: Sequence[str]) -> list[str]:
     parts = []
     for place in places:
         path = PurePosixPath(place.replace(os.sep, "/"))
-        stem = path.name[: -len(kind_of(path))] if is_table(path) else path.name
+        stem = re.sub(rf"(?i){kind_of(path)}(\.gz)?$", "", path.name) if kind_of(path) else path.name
         parts.append((*path.parts[:-1], stem))
     for depth in range(1, 1 + max(map(len, parts), default=0)):
         names = ["/".join(part[-depth:]) for part in parts]
@@ -219,7 +207,7 @@ def check_table(path: Table) -> None:
         raise UserError(f"{path}: no such file")
     if isinstance(path, Path) and path.is_dir():
         raise UserError(f"{path}: is a folder, and a file was expected")
-    if not is_table(path):
+    if not kind_of(path):
         raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
 
 
@@ -287,13 +275,14 @@ def _connect(url: str) -> tuple[Any, str]:
 
 
 def _gather(place: str, stem: str, named: list[tuple[str, Any]]) -> Shards:
-    tables = [(name, table) for name, table in named if is_table(table)]
+    tables = [(name, table) for name, table in named if kind_of(table)]
     if not tables:
         raise UserError(f"{place}: no file there to read; use one of {', '.join(SUFFIXES)}")
     if {"plan.json", "judgments.jsonl"} <= {name for name, _ in named}:
         raise UserError(f"{place}: a run, judged already; `compare` and `calibrate` read it as it is")
-    skipped = [name for name, table in named if not is_table(table)]
-    return Shards(place, stem, tuple(tables), skipped=tuple(skipped))
+    skipped = [name for name, table in named if not kind_of(table)]
+    note = f"Skipped files that are not one of {', '.join(SUFFIXES)}: {', '.join(skipped)[:200]}"
+    return Shards(place, stem, tuple(tables), warnings=(note,) if skipped else ())
 
 
 def _below(item: object, root: object) -> str:

@@ -157,10 +157,9 @@ class Exchanges:
     def said(self) -> list[str]:
         """How the tables were read that were iterated over, as far as that needs a word."""
         told = [rows for rows in self.tables if rows.needs_word]
-        warnings = self.source.warnings() if isinstance(self.source, Shards) else []
+        warnings = list(self.source.warnings) if isinstance(self.source, Shards) else []
         if len(told) <= SHOWN_TABLES:
-            lines = [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
-            return [*warnings, *lines]
+            return warnings + [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
         alike: dict[str, list[TableRows]] = {}
         for rows in told:
             alike.setdefault(rows.say("", 0, 0), []).append(rows)

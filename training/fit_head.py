@@ -2,15 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
 
 from calibration.artifact import CALIBRATION_FILE, write_calibration
 from calibration.estimate import Floats
@@ -27,72 +24,33 @@ from judge.classifier.judge import ClassifierJudge
 from judge.classifier.preprocessing import PreparedReply, prepare
 from judge.onnx_model import CARD, MODEL, open_session
 
-PENALTIES: Final = (np.inf, 10.0, 3.0, 1.0)  # on changes of weights; with the first only levels are fitted
+INVERSE_PENALTIES: Final = (0.0001, 0.0003, 0.001, 0.003)
+LOGIT_SCALE: Final = 10.0  # so large that weights of the default judge's own logits are hardly penalized
 FOLDS: Final = 5
-FEWEST_RATINGS, FEWEST_PROMPTS = 50, 10
+FEWEST: Final = 10  # ratings of each label, and prompts
 FEATURES, HEAD = "features", ("head.weight", "head.bias")  # names in the network
 
 
-class Layer(NamedTuple):
-    """The output layer of a classifier: [labels, features] and [labels]."""
+def fit_layer(inputs: Floats, labels: np.ndarray, prompts: np.ndarray) -> Any:
+    """Fit a logistic regression whose regularization predicts the labels under left-out prompts best."""
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.model_selection import StratifiedGroupKFold
 
-    weight: Floats
-    bias: Floats
-
-    def logits(self, features: Floats) -> Floats:
-        return features @ self.weight.T + self.bias
-
-
-class RatedFeatures(NamedTuple):
-    """A row for each rating: the features of the reply, the label as probabilities, and the prompt."""
-
-    features: Floats
-    target: Floats
-    prompt: np.ndarray
+    splits = list(StratifiedGroupKFold(FOLDS).split(inputs, labels, prompts))
+    model = LogisticRegressionCV(
+        Cs=INVERSE_PENALTIES, cv=splits, scoring="neg_log_loss", tol=1e-3, max_iter=1000
+    )
+    return model.fit(inputs, labels)
 
 
-def fit_layer(rows: RatedFeatures, start: Layer, penalty: float) -> Layer:
-    """Fit a layer by logistic regression; the penalty is on changes of the scaled weights at the start."""
-    center, spread = rows.features.mean(axis=0), rows.features.std(axis=0) + 1e-6
-    inputs = (rows.features - center) / spread if np.isfinite(penalty) else rows.features[:, :0]
-    logits, count, labels = start.logits(rows.features), len(rows.target), len(LABELS)
+def cross_predict(inputs: Floats, labels: np.ndarray, prompts: np.ndarray) -> Floats:
+    """Predict the labels under every prompt by a regression that was fitted without its ratings."""
+    from sklearn.model_selection import StratifiedGroupKFold
 
-    def loss(values: Floats) -> tuple[float, Floats]:
-        change = values[1 + labels :].reshape(labels, -1)
-        scores = log_softmax(values[0] * logits + values[1 : 1 + labels] + inputs @ change.T, axis=1)
-        error = (np.exp(scores) - rows.target) / count
-        slopes = error.T @ inputs + (penalty * change if change.size else 0.0)
-        size = penalty / 2 * (change**2).sum() if change.size else 0.0
-        gradient = np.concatenate([[(error * logits).sum()], error.sum(axis=0), slopes.ravel()])
-        return float(size - (rows.target * scores).sum() / count), gradient
-
-    values = np.eye(1, 1 + labels + labels * inputs.shape[1])[0]  # the layer as it is
-    values = minimize(loss, values, jac=True, method="L-BFGS-B", tol=1e-6).x
-    weight, bias = values[0] * start.weight, values[0] * start.bias + values[1 : 1 + labels]
-    if not inputs.size:
-        return Layer(weight, bias)
-    change = values[1 + labels :].reshape(labels, -1) / spread
-    return Layer(weight + change, bias - change @ center)
-
-
-def fit_best(rows: RatedFeatures, start: Layer) -> Layer:
-    """Fit a layer with the penalty that predicts left-out prompts best."""
-
-    def left_out_loss(penalty: float) -> float:
-        predicted = cross_predict(rows, partial(fit_layer, start=start, penalty=penalty))
-        return -float((rows.target * np.log(predicted)).sum())
-
-    return fit_layer(rows, start, min(PENALTIES, key=left_out_loss))
-
-
-def cross_predict(rows: RatedFeatures, fit: Callable[[RatedFeatures], Layer]) -> Floats:
-    """Predict every rating by a layer that was fitted without the ratings of its prompt."""
-    prompts, number = np.unique(rows.prompt, return_inverse=True)
-    folds = (np.random.default_rng(0).permutation(len(prompts)) % FOLDS)[number]
-    predicted = np.empty_like(rows.target)
-    for fold in range(FOLDS):
-        layer = fit(RatedFeatures(*(column[folds != fold] for column in rows)))
-        predicted[folds == fold] = softmax(layer.logits(rows.features[folds == fold]), axis=1)
+    predicted = np.empty((len(labels), len(LABELS)))
+    for rest, left_out in StratifiedGroupKFold(FOLDS).split(inputs, labels, prompts):
+        model = fit_layer(inputs[rest], labels[rest], prompts[rest])
+        predicted[left_out] = model.predict_proba(inputs[left_out])
     return predicted
 
 
@@ -105,10 +63,14 @@ def fit_judge(
     """
     try:
         import onnx
+        import sklearn  # noqa: F401
     except ImportError as error:
-        raise UserError(f"fitting a judge needs onnx: {install_hint('head')}") from error
+        raise UserError(f"fitting a judge needs {error.name}: {install_hint('head')}") from error
     base, rated = ClassifierJudge(device="cpu"), join_ratings(replies, ratings)
     exchanges = list({item.exchange.id: item.exchange for item in rated}.values())
+    labels, prompts = (np.array([np.argmax(item.target) for item in rated]), {item.group for item in rated})
+    if min(*np.bincount(labels, minlength=len(LABELS)), len(prompts)) < FEWEST:
+        raise UserError(f"too few ratings: a fit needs {FEWEST} or more of each label, and {FEWEST} prompts")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CARD).unlink(missing_ok=True)  # written last: without it this is no judge
@@ -120,24 +82,20 @@ def fit_judge(
     network.graph.node.append(onnx.helper.make_node("Identity", [source], [FEATURES]))
     network.graph.output.append(onnx.helper.make_tensor_value_info(FEATURES, onnx.TensorProto.FLOAT, None))
     onnx.save(network, folder / MODEL)
-    held = {item.name: item for item in network.graph.initializer if item.name in HEAD}
-    start = Layer(*(onnx.numpy_helper.to_array(held[name]).astype(float) for name in HEAD))
     base.session = open_session(folder / MODEL)
-    features = _read_features(base, exchanges, on_progress)
-    rated = [item for item in rated if item.exchange.id in features]
-    prompts = {item.group for item in rated}
-    if len(rated) < FEWEST_RATINGS or len(prompts) < FEWEST_PROMPTS:
-        raise UserError(
-            f"{len(rated)} ratings of replies to {len(prompts)} prompts are too few; a fit needs "
-            f"{FEWEST_RATINGS} ratings and {FEWEST_PROMPTS} prompts or more, and 300 ratings are better"
-        )
-    rows = RatedFeatures(
-        np.array([features[item.exchange.id] for item in rated], dtype=float),
-        np.array([item.target for item in rated]),
-        np.array([item.group for item in rated]),
-    )
-    left_out = cross_predict(rows, partial(fit_best, start=start))
-    for name, value in zip(HEAD, fit_best(rows, start), strict=True):
+    by_id = _read_features(base, exchanges, on_progress)
+    features = np.array([by_id[item.exchange.id] for item in rated], dtype=float)
+    held = {item.name: item for item in network.graph.initializer if item.name in HEAD}
+    weight, bias = (onnx.numpy_helper.to_array(held[name]).astype(float) for name in HEAD)
+    logits = features @ weight.T + bias
+    center, spread = features.mean(axis=0), features.std(axis=0) + 1e-6
+    inputs = np.hstack([(features - center) / spread, LOGIT_SCALE * logits])
+    groups = np.array([item.group for item in rated])
+    left_out = cross_predict(inputs, labels, groups)
+    fitted = fit_layer(inputs, labels, groups)
+    change, own = fitted.coef_[:, :-3] / spread, LOGIT_SCALE * fitted.coef_[:, -3:]
+    layer = own @ weight + change, fitted.intercept_ + own @ bias - change @ center
+    for name, value in zip(HEAD, layer, strict=True):
         held[name].CopyFrom(onnx.numpy_helper.from_array(value.astype(np.float32), name))
     onnx.save(network, folder / MODEL)
     raters = len({item.rater for item in rated})
@@ -147,22 +105,17 @@ def fit_judge(
         "caveat": f"Fitted to {len(rated):,} ratings by {raters:,} raters. Its error on a model without "
         "ratings was not measured.",
         "base": {"judge": base.name, "version": base.version},
-        "rated": to_plain(rated_range_of(shape_of(exchange) for exchange in exchanges)),
+        "rated": to_plain(rated_range_of(map(shape_of, exchanges))),
     }
     with disk_errors(folder):
         (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    shipped = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     judged = []
-    for judge, table in (
-        (ClassifierJudge(weights=str(folder)), left_out),
-        (base, softmax(start.logits(rows.features), axis=1)),
-    ):
-        by_id = {item.exchange.id: (item.exchange, row) for item, row in zip(rated, table, strict=True)}
-        judgments = tuple(
-            judgment_of(exchange, dict(zip(LABELS, row.tolist(), strict=True)))
-            for exchange, row in by_id.values()
-        )
-        name, version, rubric = judge.name, judge.version, judge.rubric.digest
-        judged.append(Judged(name=name, version=version, rubric=rubric, source=name, judgments=judgments))
+    for judge, table in ((ClassifierJudge(weights=str(folder)), left_out), (base, shipped)):
+        about = {"version": judge.version, "rubric": judge.rubric.digest, "source": judge.name}
+        rows = {item.exchange: row.tolist() for item, row in zip(rated, table, strict=True)}
+        judgments = (judgment_of(item, dict(zip(LABELS, row, strict=True))) for item, row in rows.items())
+        judged.append(Judged(name=judge.name, judgments=tuple(judgments), **about))
     report = calibrate_judged(judged, ratings, exchanges={item.id: item for item in exchanges})
     write_calibration(folder / CALIBRATION_FILE, report.calibration)
     return report
@@ -171,19 +124,20 @@ def fit_judge(
 def _read_features(
     judge: ClassifierJudge, exchanges: Sequence[Exchange], on_progress: OnProgress
 ) -> dict[str, Floats]:
-    """Return what the output layer reads, by the ids of the replies that can be judged."""
+    """Return what the output layer reads of each reply, by id."""
 
     def read(reply: PreparedReply) -> Floats:
-        assert reply.tokens is not None
-        before = reply.tokens.before
-        ids, past = np.array([reply.ids[before:]], dtype=np.int64), judge.read_context(reply.ids[:before])
-        return np.asarray(judge.session.run([FEATURES], {"ids": ids, "past": past})[0][0])
+        ids, before = reply.ids, reply.tokens.before if reply.tokens else 0
+        inputs = {"ids": np.array([ids[before:]], dtype=np.int64), "past": judge.read_context(ids[:before])}
+        return np.asarray(judge.session.run([FEATURES], inputs)[0][0])
 
-    prepared = zip(exchanges, prepare(exchanges, judge.tokenizer), strict=True)
-    readable = {exchange.id: reply for exchange, reply in prepared if not reply.reason}
+    prepared = prepare(exchanges, judge.tokenizer)
+    for exchange, reply in zip(exchanges, prepared, strict=True):
+        if reply.reason:
+            raise UserError(f"{exchange.id}: cannot be judged ({reply.reason}); leave out its ratings")
     features: dict[str, Floats] = {}
     with ThreadPoolExecutor(judge.concurrency) as pool:
-        for identity, row in zip(readable, pool.map(read, readable.values()), strict=True):
-            features[identity] = row
-            on_progress(len(features), len(readable))
+        for exchange, row in zip(exchanges, pool.map(read, prepared), strict=True):
+            features[exchange.id] = row
+            on_progress(len(features), len(exchanges))
     return features

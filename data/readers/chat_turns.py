@@ -33,8 +33,6 @@ RESPONSES: Final = (
 CONVERSATIONS: Final = (
     *("messages", "conversations", "conversation", "chat", "chat_history", "dialog", "turns"),
 )
-CONVERSATION_IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")
-TURN_NUMBERS: Final = ("turn", "turn_id", "turn_index")
 
 
 def party_of(name: str) -> str | None:

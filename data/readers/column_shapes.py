@@ -1,8 +1,7 @@
 """Shapes of tables that people write: which column is the prompt, which the reply, and of which model."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,12 +9,9 @@ from data.errors import UserError
 from data.input_limits import LONGEST_COLUMN
 from data.readers.chat_turns import (
     ASSISTANT,
-    CONVERSATION_IDS,
     CONVERSATIONS,
     PROMPTS,
     RESPONSES,
-    ROLES,
-    TURN_NUMBERS,
     asked_in,
     exchanged_in,
     plain_name,
@@ -35,9 +31,6 @@ NO_REPLIES: Final = frozenset(
     " explanation metadata tags category topic source url date timestamp created_at rating label winner title"
     " description".split()
 )
-# Of a table with one turn a row.
-SPEAKERS: Final = ("role", "speaker", "from", "author", "sender")
-TEXTS: Final = ("text", "content", "message", "utterance", "value")
 LAST_TURN: Final = ", the last turn of each"
 LEAST_WORDS: Final = 2.5  # on average: what has fewer is a name or a number, not a reply
 KNOWN_MODEL: Final = re.compile(
@@ -215,45 +208,6 @@ def _conversation(sample: Sample) -> Fit | None:
         return [_ours(sample, row, [column, *([model] if model else [])]) | made | _model_of(row, model)]
 
     return Fit(f"{column}{LAST_TURN}", convert, is_conversation=True)
-
-
-def turn_columns(sample: Sample) -> tuple[str, ...]:
-    """Return the columns of role, text and conversation, and the model's, of a table with one turn a row.
-
-    Return none of other tables.
-    """
-    role, text, talk = (sample.find(names) or "" for names in (SPEAKERS, TEXTS, CONVERSATION_IDS))
-    is_other = sample.named or sample.find(RESPONSES) or not (role and text and talk)
-    if is_other or any(plain_name(value) not in ROLES for value in sample.values(role)):
-        return ()
-    model = _model_column(sample)
-    has_model = model and len(sample.values(model)) == len(sample.rows)  # not of replies only
-    return (role, text, talk, model) if model and has_model else (role, text, talk)
-
-
-def join_turns(rows: Iterable[tuple[int, Row]], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """Yield one row for each conversation, its turns in the order of the table or of their numbers.
-
-    All rows are held, since those of one conversation may stand anywhere.
-
-    >>> turns = [("user", "Hi", "a"), ("user", "Oh", "b"), ("bot", "Hello!", "a")]
-    >>> rows = enumerate(dict(zip(("role", "text", "chat"), turn)) for turn in turns)
-    >>> [(row["id"], len(row["messages"])) for _, row in join_turns(rows, ("role", "text", "chat"))]
-    [('a', 2), ('b', 1)]
-    """
-    role, text, *keys = columns
-    talks: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
-    for line, row in rows:
-        talks.setdefault(tuple(row.get(key) for key in keys), []).append((line, row))
-    for (talk, *_), turns in talks.items():
-        number = next((key for key in turns[0][1] if plain_name(key) in TURN_NUMBERS), "")
-        with suppress(TypeError, ValueError):  # not numbers: as the table has them
-            turns.sort(key=lambda item: float(item[1].get(number, 0)))
-        messages = [{"role": row.get(role), "content": row.get(text)} for _, row in turns]
-        about = {key: value for _, row in turns for key, value in row.items()}
-        for key in (role, text, keys[0], number):
-            about.pop(key, None)
-        yield turns[0][0], {**about, "id": str(talk), "messages": messages}
 
 
 def _preferences(sample: Sample) -> Fit | None:

@@ -5,14 +5,20 @@ that was said before. So it is read, kept and judged by what reads, keeps and ju
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any, Final
 
-from data.readers.chat_turns import CONVERSATION_IDS, LISTENER, SPEAKER, TURN_NUMBERS, is_answering
+from data.readers.chat_turns import LISTENER, RESPONSES, ROLES, SPEAKER, is_answering, plain_name
+from data.readers.file_formats import Header, Row
 from data.records import Exchange, Turn
 
+CONVERSATION_IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")
+TURN_NUMBERS: Final = ("turn", "turn_id", "turn_index")
+ROLE_NAMES: Final = ("role", "speaker", "from", "author", "sender")  # of a table with one turn a row
+TEXT_NAMES: Final = ("text", "content", "message", "utterance", "value")
 SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
 DISTINCTIVE_WORDS: Final = 8  # a shorter text, such as a greeting, opens many conversations by chance
 
@@ -118,6 +124,35 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
         identity = f"{identity}/{model}" if identity in taken else identity
         taken.add(identity)
         yield replace(_join(group), id=identity)
+
+
+def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tuple[int, Row]]:
+    """Yield one row for each conversation of a table with one turn a row, and the rows of others as they are.
+
+    Turns are in the order of their numbers, or of the table. All rows are held.
+    """
+    first = list(islice(rows, 1))
+    names = {plain_name(key): key for _, row in first for key, value in row.items() if value is not None}
+    role, text, talk, model, number = (
+        next((names[name] for name in known if name in names), "")
+        for known in (ROLE_NAMES, TEXT_NAMES, CONVERSATION_IDS, ["model"], TURN_NUMBERS)
+    )
+    is_turn = role and text and talk and plain_name(str(first[0][1][role])) in ROLES
+    if not is_turn or not names.keys().isdisjoint(RESPONSES):
+        yield from chain(first, rows)
+        return
+    talks: dict[tuple[Any, Any], list[tuple[int, Row]]] = {}
+    for line, row in chain(first, rows):
+        talks.setdefault((row.get(talk), row.get(model)), []).append((line, row))
+    header.columns = ()
+    header.note("one turn a row")
+    for (name, _), turns in talks.items():
+        with suppress(TypeError, ValueError):  # not numbers: as the table has them
+            turns.sort(key=lambda item: float(item[1].get(number, 0)))
+        about = {key: value for _, row in turns for key, value in row.items()}
+        rest = {key: value for key, value in about.items() if key not in (role, text, talk, number)}
+        messages = [{"role": row.get(role), "content": row.get(text)} for _, row in turns]
+        yield turns[0][0], {**rest, "id": str(name), "messages": messages}
 
 
 def _join(rows: Sequence[Exchange]) -> Exchange:

@@ -214,7 +214,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
             first, skipped = next(lines, ""), 1
         check_columns(path, 1 + max(map(first.count, DELIMITERS)))
         delimiter = told[1] if told else _delimiter(first, path)
-        if delimiter != ("\t" if kind_of(path).startswith(".tsv") else ","):
+        if delimiter != {".tsv": "\t"}.get(kind_of(path), ","):
             header.note(f"cells parted by {DELIMITERS.get(delimiter, repr(delimiter))}")
         # Strict: else a quote left open would swallow every row after it without a word.
         reader = csv.DictReader(chain([first], lines), restkey="", delimiter=delimiter, strict=True)
@@ -282,7 +282,7 @@ def _delimiter(first: str, path: Table) -> str:
             return 0, 0
         return sum(plain_name(name) in known for name in names), len(names)
 
-    usual = "\t" if kind_of(path).startswith(".tsv") else ","
+    usual = "\t" if kind_of(path) == ".tsv" else ","
     return max([usual, *DELIMITERS], key=worth)
 
 

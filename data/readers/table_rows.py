@@ -17,16 +17,14 @@ from data.readers.column_shapes import (
     LAST_TURN,
     Fit,
     Sample,
-    join_turns,
     prompts_alone,
     questions_asked,
-    turn_columns,
 )
+from data.readers.conversations import join_turns
 from data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
 from data.readers.tool_exports import TOOL_SHAPES
 from data.storage import (
     NONE_NAMED,
-    Columns,
     Remote,
     Shards,
     Source,
@@ -98,7 +96,7 @@ def read_rows(
     check_table(path)
     try:
         with store_errors(path) if isinstance(path, Remote) else nullcontext():
-            for line, row in READERS[kind_of(path).removesuffix(".gz")](path, on_bad, header or Header()):
+            for line, row in READERS[kind_of(path)](path, on_bad, header or Header()):
                 if len(row) > MOST_COLUMNS:
                     problem = f"row: {len(row):,} columns, and at most {MOST_COLUMNS:,} are read"
                     on_bad(BadRow(path, line, problem, None))
@@ -131,28 +129,17 @@ class TableRows:
     _is_peeking: bool = True
 
     def __post_init__(self) -> None:
-        self._rows = read_rows(self.table, on_bad=self._bad, header=self.header)
+        self._rows = join_turns(read_rows(self.table, on_bad=self._bad, header=self.header), self.header)
         named = self.source.columns if isinstance(self.source, Shards) else NONE_NAMED
-        sample = self._peek(named)
-        if turns := turn_columns(sample):
-            rows, self._head = list(self._first_rows()), []
-            self._rows = join_turns(chain(rows, self._rows), turns)
-            self.header.columns = ()
-            self.header.note("one turn a row")
-            sample = self._peek(named)
-        if sample.rows:
+        for line, row in islice(self._rows, FIRST_ROWS):
+            self._head.append((line, row))
+        if rows := tuple(item[1] for item in self._head if isinstance(item, tuple)):
+            columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
+            sample = Sample(tuple(map(str, columns)), rows, named)
             self.fit = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
         self._is_peeking = False
         if self.fit is not None and self.fit.needs_requests:
             self._find_requests()
-
-    def _peek(self, named: Columns) -> Sample:
-        """Read the first rows, and return them as a sample."""
-        for line, row in islice(self._rows, FIRST_ROWS):
-            self._head.append((line, row))
-        rows = tuple(item[1] for item in self._head if isinstance(item, tuple))
-        columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
-        return Sample(tuple(map(str, columns)), rows, named)
 
     @property
     def name(self) -> str:

@@ -291,7 +291,7 @@ def _chatgpt(sample: Sample) -> Fit | None:
 
     def convert(row: Row) -> list[Row]:
         nodes, branch, place = _table(row.get("mapping")), list[Any](), row.get("current_node")
-        while place in nodes and len(branch) <= len(nodes):
+        while isinstance(place, str) and place in nodes and len(branch) <= len(nodes):
             node = _table(nodes[place])
             branch, place = [_table(node.get("message")), *branch], node.get("parent")
         talk = exchanged_in(branch)
