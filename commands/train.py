@@ -204,7 +204,7 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
     written = write_report(report, out)
     if as_json:
         return click.echo(json.dumps(plain_report(report), indent=2, allow_nan=False))
-    print_report(report, written, has_rivals=True)
+    print_report(report, written)
     _say_how_to_score("classifier", out)
 
 
