@@ -203,8 +203,9 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
         report = fit_judge(replies, sheet.ratings, out, on_progress=on_progress)
     written = write_report(report, out)
     if as_json:
-        return click.echo(json.dumps(plain_report(report), indent=2, allow_nan=False))
-    print_report(report, written, has_rivals=True)
+        click.echo(json.dumps(plain_report(report), indent=2, allow_nan=False))
+    else:
+        print_report(report, written, has_rivals=True)
     _say_how_to_score("classifier", out)
 
 
