@@ -112,14 +112,16 @@ def fit_judge(
     with disk_errors(folder):
         (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     shipped = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    judged = []
+    judged, rubric = [], base.rubric.digest
     for judge, table in ((ClassifierJudge(weights=str(folder)), left_out), (base, shipped)):
-        about = {"version": judge.version, "rubric": judge.rubric.digest, "source": judge.name}
         rows = {
             item.exchange.id: (item.exchange, row) for item, row in zip(rated, table.tolist(), strict=True)
         }
-        judgments = (judgment_of(item, dict(zip(LABELS, row, strict=True))) for item, row in rows.values())
-        judged.append(Judged(name=judge.name, judgments=tuple(judgments), **about))
+        judgments = tuple(
+            judgment_of(item, dict(zip(LABELS, row, strict=True))) for item, row in rows.values()
+        )
+        name, version = judge.name, judge.version
+        judged.append(Judged(name=name, source=name, version=version, rubric=rubric, judgments=judgments))
     report = calibrate_judged(judged, ratings, exchanges={item.id: item for item in exchanges})
     write_calibration(folder / CALIBRATION_FILE, report.calibration)
     return report
