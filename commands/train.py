@@ -106,7 +106,8 @@ def train(
         return _train_conversations(sets, out, protocol, as_json=as_json)
     if protocol not in (None, "held-out"):
         raise UserError(f"--protocol {protocol}: only with --unit conversation; for replies: held-out")
-    is_network = any((base, seed, from_card, protocol, part, sets, texts, evidence, about))
+    of_network = (base, seed, from_card, protocol, part, sets, about)
+    is_network = bool(texts or evidence) or any(option is not None for option in of_network)
     recipe = recipe or ("default" if is_network else HEAD)
     if recipe == HEAD:
         if exchanges is None or ratings is None or is_network:

@@ -282,7 +282,7 @@ def test_turns_of_one_conversation_are_put_together(here: Path, name: str, conte
     "content",
     [
         as_lines(named("question", "answer")).encode(),
-        json.dumps(named("question", "answer"), indent=1).encode(),
+        json.dumps(named("question", "answer")).replace("}, ", "}\n, ").encode(),
         as_csv(["question", "answer"], FLAT, ";").encode(),
         gzip.compress(as_lines(named("question", "answer")).encode()),
     ],
