@@ -39,6 +39,7 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_shapes": reference_tables.shapes,
         "table_nightly": reference_tables.nightly_keys,
         "table_accuracy": reference_tables.accuracy,
+        "table_model_errors": reference_tables.model_errors,
         "table_sets_apart": reference_tables.sets_apart,
         "table_external_sets": external_figures.external_sets,
         "table_prompt_fit": reference_tables.prompt_fit,

@@ -179,6 +179,18 @@ def accuracy() -> str:
     return table(["raters apart", *MEASURES], rows)
 
 
+def model_errors() -> str:
+    """Return the error of the Good share of each source left out of training, from the judge's card."""
+    models = sorted(
+        evaluation("model-apart")["models"], key=lambda item: item["share_error"]["value"], reverse=True
+    )
+    rows = (
+        [item["model"], f"{100 * item['crowd']['Good']:.1f}%", show(item["share_error"], digits=1, scale=100)]
+        for item in models
+    )
+    return table(["source left out", "human Good share", "error of the judge, points"], rows)
+
+
 def sets_apart() -> str:
     """Return the judge's agreement with rated sets that it was not trained on, from its card."""
     rows = []
