@@ -206,12 +206,13 @@ def sets_apart() -> str:
 
 
 def prompt_fit() -> str:
-    """Return how often prompt fit flags genuine replies and catches shuffled ones, by set."""
+    """Return how often prompt fit flags genuine replies and detects shuffled ones, by set."""
     rows: dict[str, list[str]] = {}
     for item in json.loads(PROMPT_FIT.read_text(encoding="utf-8")):
-        name = item["set"] + (", five words or fewer" if item["replies"] == "short" else "")
+        if item["replies"] == "short":
+            continue
         ends = dict.fromkeys(f"{item['fit'][end]:.2f}" for end in (0, -1))
-        row = rows.setdefault(name, [name, str(item["systems"]), " to ".join(ends)])
+        row = rows.setdefault(item["set"], [item["set"], str(item["systems"]), " to ".join(ends)])
         row.append(f"{item['flagged_genuine']:.1f} / {item['caught_shuffled']:.0f}")
     heads = ["set", "systems", "fit", "n = 10", "n = 20", "n = 40"]
     return table(heads, [row + [""] * (len(heads) - len(row)) for row in rows.values()])
