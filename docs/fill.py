@@ -35,6 +35,8 @@ def fillings() -> dict[str, Callable[[], str]]:
         **{name: partial(values.__getitem__, name) for name in values},
         **{name: partial(str, table) for name, table in reference_tables.record_tables().items()},
         "table_judges": reference_tables.judge_options,
+        "table_commands": reference_tables.commands,
+        "table_python": reference_tables.python_interface,
         "table_exit_codes": reference_tables.exit_codes,
         "table_shapes": reference_tables.shapes,
         "table_nightly": reference_tables.nightly_keys,

@@ -4,14 +4,17 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from types import ModuleType
 
 import click
 import pytest
+from click.testing import CliRunner
 from repository import ROOT
 
 import cli
 
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SKILL = ROOT / "commands" / "skill.md"
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", SKILL, *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 CALL = re.compile(r"(?:\S*python3? cli\.py|(?<!-)(?:\S*/)?empathy-judge)\s")
@@ -72,6 +75,15 @@ def _parse(command: click.Command, words: list[str]) -> None:
         command.make_context(command.name, words)
     except click.MissingParameter:
         command.make_context(command.name, words, resilient_parsing=True)
+
+
+def test_the_page_for_assistants_names_the_main_commands_and_every_exit_code(fill: ModuleType) -> None:
+    said = CliRunner().invoke(cli.main, ["skill"])
+    assert said.exit_code == 0 and said.output == SKILL.read_text(encoding="utf-8")
+    lines = [line for place, line in command_lines() if place.startswith("commands/skill.md@")]
+    assert {"score", "compare", "rate", "calibrate"} <= {line.split()[0] for line in lines if line}
+    codes = re.findall(r"^\| `(\d+)`", fill.reference_tables.exit_codes(), re.MULTILINE)
+    assert re.findall(r"^\| (\d+) \|", said.output, re.MULTILINE) == list(dict.fromkeys(codes))
 
 
 def test_the_lines_are_found() -> None:

@@ -26,7 +26,7 @@ ROOMS = (
 # A path from the top of the repository; `*` as in a shell.
 PATH = re.compile(rf"(?<![\w/.$-])(?:{'|'.join(ROOMS)}|docs|examples|tests)/[\w./*-]*\w")
 NO_PATHS = {"empathy_judge/empathy"}  # the scorer's name in Inspect
-DOTTED = re.compile(rf"(?<=`)(?:{'|'.join(ROOMS)})(?:\.[A-Za-z_]+)+(?=[`(])|(?<=^::: )[\w.]+$", re.MULTILINE)
+DOTTED = re.compile(rf"(?<=`)(?:{'|'.join(ROOMS)})(?:\.[A-Za-z_]+)+(?=[`(])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 FILES = {"csv", "html", "json", "jsonl", "md", "sqlite", "toml", "xml"}
 
@@ -85,6 +85,20 @@ def test_every_link_leads_to_a_file() -> None:
     assert not lost
 
 
+def test_every_page_is_in_the_index_for_language_models_and_in_the_navigation() -> None:
+    pages = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    index = (DOCS / "llms.txt").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^- \[[^]]+\]\(([^)]+)\): \w", index, re.MULTILINE)) == pages
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    assert sorted(re.findall(r"[\w/-]+\.md", navigation)) == pages
+
+
+def test_pages_are_filled_when_written_not_when_built() -> None:
+    assert [
+        page.name for page in DOCS.rglob("*.md") if re.search(r"\{\{|^:::", page.read_text("utf-8"), re.M)
+    ] == []
+
+
 def test_every_dotted_name_exists() -> None:
     lost = []
     for page in PAGES:
@@ -119,7 +133,7 @@ def test_what_pages_keep_is_fresh(fill: ModuleType) -> None:
     ("page", "names"),
     [
         (
-            "docs/accuracy.md",
+            "docs/explanation/accuracy.md",
             "error_unknown worst_unknown error_guess error_guess_among error_tfidf tau_unknown",
         ),
         ("README.md", "worst_unknown"),
