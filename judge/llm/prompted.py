@@ -176,9 +176,7 @@ class PromptedJudge(LanguageModelJudge):
 
     def report(self, judgments: Iterable[Judgment]) -> list[str]:
         """Report how many labels came without probabilities."""
-        if not self.chat.logprobs:
-            return []
-        given = [item.probabilities for item in judgments if item.probabilities]
+        given = [item.probabilities for item in judgments if item.probabilities and self.chat.logprobs]
         certain = sum(max(weights.values()) == 1 for weights in given)
         labels = f"{certain:,} of {len(given):,} labels count as certain"
         return [f"{labels}: the server returned no logprobs for them."] if certain else []
