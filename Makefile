@@ -138,7 +138,7 @@ clean: ## remove .venv and what the tools left; runs/ stays
 
 # All packages are in the lock, so none is looked for beside it; ours is built with the setuptools that are there.
 .venv/.run: .venv/.python pyproject.toml requirements-run.lock $(DEMO_EXTRAS:%=requirements/%.lock)
-	@echo "Installing what the commands need (about 350 MB on disk) ..."
+	@echo "Installing what the commands need (about 375 MB on disk) ..."
 	$(INSTALL) --no-deps --require-hashes -r requirements-run.lock $(DEMO_EXTRAS:%=-r requirements/%.lock)
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@

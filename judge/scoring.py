@@ -234,10 +234,7 @@ def score_file(
     that takes exchanges past a judge and keeps what it says.
     """
     if not isinstance(path, str | Path | Shards | Remote):
-        raise TypeError(
-            f"score_file takes the path of a file, not a {type(path).__name__}; write a DataFrame with"
-            ' to_json("replies.jsonl", orient="records", lines=True) and pass "replies.jsonl"'
-        )
+        raise TypeError(f"a path is needed, not {type(path).__name__}; empathy_judge.score takes DataFrames")
     source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
     if isinstance(judge, str):
