@@ -106,7 +106,8 @@ def train(
         return _train_conversations(sets, out, protocol, as_json=as_json)
     if protocol not in (None, "held-out"):
         raise UserError(f"--protocol {protocol}: only with --unit conversation; for replies: held-out")
-    is_network = any((base, seed, from_card, protocol, part, sets, texts, evidence, about))
+    of_network = (base, seed, from_card, protocol, part, sets, about)
+    is_network = bool(texts or evidence) or any(option is not None for option in of_network)
     recipe = recipe or ("default" if is_network else HEAD)
     if recipe == HEAD:
         if exchanges is None or ratings is None or is_network:
@@ -203,8 +204,9 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
         report = fit_judge(replies, sheet.ratings, out, on_progress=on_progress)
     written = write_report(report, out)
     if as_json:
-        return click.echo(json.dumps(plain_report(report), indent=2, allow_nan=False))
-    print_report(report, written, has_rivals=True)
+        click.echo(json.dumps(plain_report(report), indent=2, allow_nan=False))
+    else:
+        print_report(report, written, has_rivals=True)
     _say_how_to_score("classifier", out)
 
 

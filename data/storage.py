@@ -114,7 +114,7 @@ Source = Table | Shards
 
 
 def find_source(place: str) -> Source:
-    """The table, or the shards, that a person means by a path, a quoted glob or a URL."""
+    """Return the table, or the shards, of a path, a quoted glob, a URL, or - for standard input."""
     place = place.removeprefix("file://")
     if place == STDIN:
         return _save_stdin()[0]
@@ -163,8 +163,8 @@ def _save_stdin() -> tuple[Path, TemporaryDirectory[str]]:
     """Save standard input in a file for as long as the process runs: it is read more than once."""
     folder = TemporaryDirectory(prefix="empathy-judge-")
     start = sys.stdin.buffer.readline(BLOCK)
-    kind = ".json" if start.lstrip()[:1] in (b"[", b"{") else ".csv"
-    kind = ".jsonl" if kind == ".json" and start.strip()[-1:] == b"}" else kind
+    first, last = start.strip()[:1], start.strip()[-1:]
+    kind = ".jsonl" if first + last == b"{}" else ".json" if first in (b"[", b"{") else ".csv"
     path = Path(folder.name, "stdin" + (".jsonl.gz" if start[:2] == b"\x1f\x8b" else kind))
     with disk_errors(path), path.open("wb") as out:
         out.write(start)

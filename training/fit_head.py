@@ -32,15 +32,17 @@ FEATURES, HEAD = "features", ("head.weight", "head.bias")  # names in the networ
 
 
 def fit_layer(inputs: Floats, labels: np.ndarray, prompts: np.ndarray) -> Any:
-    """Fit a logistic regression whose regularization predicts the labels under left-out prompts best."""
-    from sklearn.linear_model import LogisticRegressionCV
-    from sklearn.model_selection import StratifiedGroupKFold
+    """Fit a logistic regression whose penalty predicts the labels under left-out prompts best."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 
-    splits = list(StratifiedGroupKFold(FOLDS).split(inputs, labels, prompts))
-    model = LogisticRegressionCV(
-        Cs=INVERSE_PENALTIES, cv=splits, scoring="neg_log_loss", tol=1e-3, max_iter=1000
+    search = GridSearchCV(
+        LogisticRegression(max_iter=1000, tol=1e-3),
+        {"C": INVERSE_PENALTIES},
+        scoring="neg_log_loss",
+        cv=StratifiedGroupKFold(FOLDS),
     )
-    return model.fit(inputs, labels)
+    return search.fit(inputs, labels, groups=prompts).best_estimator_
 
 
 def cross_predict(inputs: Floats, labels: np.ndarray, prompts: np.ndarray) -> Floats:
@@ -110,12 +112,16 @@ def fit_judge(
     with disk_errors(folder):
         (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     shipped = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    judged = []
+    judged, rubric = [], base.rubric.digest
     for judge, table in ((ClassifierJudge(weights=str(folder)), left_out), (base, shipped)):
-        about = {"version": judge.version, "rubric": judge.rubric.digest, "source": judge.name}
-        rows = {item.exchange: row.tolist() for item, row in zip(rated, table, strict=True)}
-        judgments = (judgment_of(item, dict(zip(LABELS, row, strict=True))) for item, row in rows.items())
-        judged.append(Judged(name=judge.name, judgments=tuple(judgments), **about))
+        rows = {
+            item.exchange.id: (item.exchange, row) for item, row in zip(rated, table.tolist(), strict=True)
+        }
+        judgments = tuple(
+            judgment_of(item, dict(zip(LABELS, row, strict=True))) for item, row in rows.values()
+        )
+        name, version = judge.name, judge.version
+        judged.append(Judged(name=name, source=name, version=version, rubric=rubric, judgments=judgments))
     report = calibrate_judged(judged, ratings, exchanges={item.id: item for item in exchanges})
     write_calibration(folder / CALIBRATION_FILE, report.calibration)
     return report

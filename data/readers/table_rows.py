@@ -157,9 +157,9 @@ class TableRows:
 
     @property
     def model(self) -> str:
-        """What rows that name no model are known by: the file, where a person gave it as one of several."""
+        """The name of the model of rows that name none: the file's or its folder's."""
         names = self.source.models if isinstance(self.source, Shards) else ()
-        if not names or (self.fit is None and len(set(names)) == 1):
+        if not names:
             return ""
         if self.fit is not None and self.fit.is_by_folder:
             return Path(str(self.table)).absolute().parent.name
