@@ -88,7 +88,7 @@ def test_every_link_leads_to_a_file() -> None:
 def test_every_page_is_in_the_index_for_language_models_and_in_the_navigation() -> None:
     pages = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
     index = (DOCS / "llms.txt").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^- \[[^]]+\]\(([^)]+)\): \w", index, re.MULTILINE)) == pages
+    assert sorted(re.findall(r"^- \[[^]]+\]\(([^)]+)\): \S", index, re.MULTILINE)) == pages
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     assert sorted(re.findall(r"[\w/-]+\.md", navigation)) == pages
 
