@@ -111,9 +111,10 @@ def test_the_keyboard_reaches_links_and_folds_and_shows_where_it_is(visit: Any) 
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.getAttribute('href')") == "#verdict"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    page.locator("#agreement summary").first.focus()
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.querySelector('#agreement details').open")
+    for fold in ("details.more", "#agreement details"):
+        page.locator(f"{fold} > summary").first.focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate(f"document.querySelector('{fold}').open")
 
 
 @pytest.mark.parametrize("name", PAGES)
