@@ -197,7 +197,7 @@ def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRun(FinishedRun):
+class SummarizedRun(FinishedRun):
     """A complete run of a judge, and its summary."""
 
     summary: RunSummary
@@ -225,7 +225,7 @@ def score_file(
     engine: Callable[..., int] = score_exchanges,
     on_start: Callable[[Path], object] = lambda folder: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
-) -> ScoredRun:
+) -> SummarizedRun:
     """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
 
     `path` is a table, a folder, a glob or a URL, `judge` a judge, its name or its TOML file. `calibration` is
@@ -234,10 +234,7 @@ def score_file(
     that takes exchanges past a judge and keeps what it says.
     """
     if not isinstance(path, str | Path | Shards | Remote):
-        raise TypeError(
-            f"score_file takes the path of a file, not a {type(path).__name__}; write a DataFrame with"
-            ' to_json("replies.jsonl", orient="records", lines=True) and pass "replies.jsonl"'
-        )
+        raise TypeError(f"a path is needed, not {type(path).__name__}; empathy_judge.score takes DataFrames")
     source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
     if isinstance(judge, str):
@@ -299,7 +296,7 @@ def score_file(
         is_enough=is_enough,
         on_progress=on_progress or (lambda done, total: None),
     )
-    return ScoredRun(
+    return SummarizedRun(
         folder=folder,
         manifest=finished.manifest,
         asked=finished.asked,

@@ -2,11 +2,14 @@
 
 import json
 import re
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from packaging.requirements import Requirement
 from servers import Answer, ScriptedServer
 
 import cli
@@ -58,13 +61,34 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     changed = re.sub(r'"click>=[^"]*"', '"click>=99"', project)
     changed = re.sub(r'"dspy>=[^"]*", "gepa>=[^"]*"', '"nowhere-at-all>=1"', changed)
     (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
-    monkeypatch.setattr("commands.shared.checks.ROOT", tmp_path)
+    monkeypatch.setattr("data.errors.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
     assert found["packages"].status == "fail"
     assert "does not fit >=99" in found["packages"].says
     assert found["extra optimize"].status == "ok", "it is optional"
     assert found["extra optimize"].says == "optional, not installed: nowhere-at-all"
-    assert "'.[optimize]'" in found["extra optimize"].way_out
+    assert "pip install 'nowhere-at-all>=1' 'openai" in found["extra optimize"].way_out
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_missing_package_is_installed_by_the_command_that_is_printed(
+    is_checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_checkout:  # as in a wheel
+        monkeypatch.setattr("data.errors.ROOT", tmp_path)
+        monkeypatch.setattr("data.errors.PINNED", tmp_path / "constraints.txt")
+
+    def fail(**options: object) -> None:
+        raise ModuleNotFoundError("No module named 'prometheus_client'", name="prometheus_client")
+
+    monkeypatch.setattr("commands.shared.checks.check_installation", fail)
+    done = doctor()
+    assert done.exit_code == 2
+    python, *words = shlex.split(done.stderr.partition("install it with: ")[2])
+    assert Path(python).samefile(sys.executable) and words[:3] == ["-m", "pip", "install"]
+    packages = words[3 : words.index("-c")] if is_checkout else words[3:]
+    assert {Requirement(word).name for word in packages} == {"fastapi", "prometheus-client", "uvicorn"}
+    assert not is_checkout or Path(words[-1]).is_file()
 
 
 LISTING = Answer(body={"data": [{"id": "m"}]})
