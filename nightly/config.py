@@ -235,13 +235,14 @@ def read_config(path: Path) -> NightlyConfig:
     table = {"name": path.stem, **given}
     if given.get("turns"):
         table = {"prompts": SITUATIONS, "unit": CONVERSATION, **table}
+    if unknown := next((key for key in given if key not in NightlyConfig.model_fields), None):
+        raise UserError(f"{path}: {unknown}: unknown; known: {', '.join(NightlyConfig.model_fields)}")
     try:
         config = NightlyConfig.model_validate(table, context=path)
     except ValidationError as error:
         key, problem = first_problem(error)
         if error.errors()[0]["type"] == "extra_forbidden":
-            known = NightlyOutputs if key.startswith("outputs.") else NightlyConfig
-            problem = f"unknown; known: {', '.join(known.model_fields)}"
+            problem = f"unknown; known: {', '.join(NightlyOutputs.model_fields)}"
         raise UserError(f"{path}: {key}: {problem}") from error
     deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
     config._path = path

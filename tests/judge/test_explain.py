@@ -196,7 +196,7 @@ def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: 
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert [line.split(":")[0] for line in lines if ": score " in line] == ["b by unnamed", "a by unnamed"]
+    assert [line.split(":")[0] for line in lines if ": score " in line] == ["b by r", "a by r"]
     assert any(match(r" *[+\u2212]?0\.\d\d  \[red\]You must be angry\.", line) for line in lines)
     assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
 

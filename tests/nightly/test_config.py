@@ -77,6 +77,7 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
     [
         ("", "n.toml: models: none; name at least one in a table [[models]]"),
         ("models = []", "n.toml: models: none; name at least one"),
+        (MODEL.replace("models", "modles"), "n.toml: modles: unknown; known: models, name, prompts, unit"),
         (f"jugde = 'length'\n{MODEL}", "n.toml: jugde: unknown; known: models, name, prompts, unit"),
         (f"{MODEL}[outputs]\njunti = 'x'", "n.toml: outputs.junti: unknown; known: junit, github"),
         (f"{MODEL}[gates]\ndrop = 5", "n.toml: gates: unknown gate 'drop'; known: good_share_drop"),

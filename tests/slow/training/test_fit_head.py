@@ -1,0 +1,71 @@
+"""A judge fitted to ratings: raters who contradict the default judge are followed, and it scores as any."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import cli
+from data.records import Exchange
+from data.tables import SAMPLE_PROMPTS, Prompts
+
+# These raters dislike comfort and like curt replies; the default judge does not.
+REPLIES = {
+    "Good": "Noted. Moving on to the next item, {}.",
+    "Okay": "I see. What did you do about {} then?",
+    "Bad": "I am so sorry to hear that; {} must be very hard, and I am here for you.",
+}
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(word) for word in words])
+
+
+@pytest.fixture
+def rated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Exchange, str]]:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        (
+            Exchange(id=f"p{number}", prompt=asked.prompt, response=text.format(asked.prompt.split()[-1])),
+            label,
+        )
+        for number, asked in enumerate(list(Prompts(SAMPLE_PROMPTS))[:60])
+        for label, text in [list(REPLIES.items())[number % 3]]
+    ]
+    # The files do not share ids: ratings are joined by content, as `rate collect` writes it.
+    lines = [{"prompt": item.prompt, "response": item.response, "model": "m"} for item, _ in rows]
+    ratings = [
+        {
+            "id": f"x{item.id}",
+            "content_digest": item.content_digest,
+            "rater": f"r{number % 5}",
+            "rating": label,
+        }
+        for number, (item, label) in enumerate(rows)
+    ]
+    for name, table in (("replies.jsonl", lines), ("ratings.jsonl", ratings)):
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+    return rows
+
+
+def test_a_judge_follows_the_raters_it_was_fitted_to(rated: list[tuple[Exchange, str]]) -> None:
+    done = run("train", "replies.jsonl", "ratings.jsonl", "--out", "mine", "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    fitted, default = (row["metrics"]["spearman"]["value"] for row in report["runs"][:2])
+    assert fitted > 0.8 and default < 0, "under prompts that were left out of the fit"
+    scored = run("score", "replies.jsonl", "--judge", "mine.toml", "--calibration", "none", "--out", "run")
+    assert scored.exit_code == 0, scored.output
+    lines = Path("run/judgments.jsonl").read_text(encoding="utf-8").splitlines()
+    labels = [json.loads(line)["label"] for line in lines]
+    assert sum(label == wanted for label, (_, wanted) in zip(labels, rated, strict=True)) > 50
+    assert json.loads(Path("run/manifest.json").read_text())["judge"] == "mine"
+
+
+def test_what_cannot_be_fitted_is_refused_before_replies_are_read(rated: list[tuple[Exchange, str]]) -> None:
+    few = Path("ratings.jsonl").read_text().splitlines(keepends=True)[:20]
+    Path("few.jsonl").write_text("".join(few))
+    for words in (("few.jsonl",), ("ratings.jsonl", "--recipe", "head", "--seed", "1"), ()):
+        done = run("train", "replies.jsonl", *words, "--out", "mine")
+        assert done.exit_code == 2 and not Path("mine").exists(), done.output
