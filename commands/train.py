@@ -205,7 +205,7 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
     if as_json:
         click.echo(json.dumps(plain_report(report), indent=2, allow_nan=False))
     else:
-        print_report(report, written, has_rivals=True)
+        print_report(report, written)
     _say_how_to_score("classifier", out)
 
 
