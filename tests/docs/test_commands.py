@@ -93,15 +93,6 @@ def test_the_lines_are_found() -> None:
         _parse(cli.main, ["score", "responses.jsonl", "--juge", "length"])
 
 
-def test_every_command_of_the_readme_exists() -> None:
-    """Its table names commands without the program's name."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\| (`[^|…]+`) \|", text, re.MULTILINE)
-    named = [name for cell in cells for name in re.findall(r"`([a-z]+)[^`]*`", cell)]
-    assert len(named) >= 10
-    assert not set(named) - set(cli.main.list_commands(click.Context(cli.main)))
-
-
 def test_every_target_of_make_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = {
