@@ -41,6 +41,7 @@ GROUPS = {
         "serve": "commands.serve:serve",
         "align": "commands.align:align",
         "completion": "commands.doctor:completion",
+        "skill": "commands.doctor:skill",
     },
 }
 COMMANDS = {name: path for group in GROUPS.values() for name, path in group.items()}

@@ -1,4 +1,4 @@
-"""The commands `doctor` and `completion`: is everything in place, and how a shell completes commands."""
+"""The commands `doctor`, `completion` and `skill`: checks, shell completion and a page for assistants."""
 
 from pathlib import Path
 
@@ -64,3 +64,16 @@ def completion(ctx: click.Context, shell: str) -> None:
     assert kind is not None
     made = kind(ctx.find_root().command, {}, "empathy-judge", "_EMPATHY_JUDGE_COMPLETE")
     click.echo(f"# {WHERE[shell]}\n{made.source()}")
+
+
+@click.command()
+def skill() -> None:
+    """Print one page for coding assistants.
+
+    It has the installation, the main commands, the files and the exit codes.
+
+    \b
+    Examples:
+      empathy-judge skill > SKILL.md
+    """
+    click.echo(Path(__file__).with_name("skill.md").read_text(encoding="utf-8"), nl=False)

@@ -12,7 +12,7 @@ raters' own differences hold noise too, it is counted twice, which pays for look
 
 **Assumed:** raters are a sample of the people one asks about, prompts of the messages; who rates how much
 does not depend on the labels. It is asymptotic, not exact: the slow tests measure it with 4 to 12 raters and
-20 to 200 prompts, and docs/explanation/stopping.md has their table.
+20 to 200 prompts, and docs/explanation/verdicts.md has their table.
 """
 
 from collections.abc import Mapping

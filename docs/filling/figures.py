@@ -34,7 +34,6 @@ def figures() -> dict[str, str]:
     line, (low, high) = fit_line(rated), rated.range
     return {
         "tau_known_all": _plain(evaluation("raters-apart")["all_models"]["tau"]),
-        "tau_known": _plain(known["tau"]),
         "tau_unknown": _plain(unknown["tau"]),
         "error_known": _points(known["mean_share_error"]),
         "error_unknown": _points(unknown["mean_share_error"]),

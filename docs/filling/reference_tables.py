@@ -4,11 +4,15 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
-from inspect import Parameter, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+import click
+
+import cli
+import empathy_judge
 from data import errors
 from data.readers.table_rows import SHAPES
 from data.records import Exchange, Judgment, Rating, Turn
@@ -18,41 +22,43 @@ from judge.base import JUDGES, option_types
 from judge.llm.endpoint import Endpoint
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
-# What the records' docstrings leave to the field's name; a field without a word here stops the build.
+# The meaning of each field; a missing one stops the build.
 MEANINGS: Final = {
     "Exchange.id": "unique in its file",
-    "Exchange.prompt": "what the speaker said",
-    "Exchange.response": "what the model replied",
-    "Exchange.model": "who replied",
-    "Exchange.situation": "what happened, in the speaker's words",
-    "Exchange.emotion": "one of the 32 of EmpatheticDialogues; other words are taken too",
-    "Exchange.dialogue": "the turns before the prompt, each with `speaker` and `text`",
-    "Exchange.extra": "not a key itself: all other keys are kept and handed on",
-    "Turn.speaker": "who said it",
-    "Turn.text": "what was said",
-    "Rating.id": "the exchange's",
-    "Rating.rater": "a name for the person; the same person, the same name",
+    "Exchange.prompt": "the speaker's message",
+    "Exchange.response": "the model's reply",
+    "Exchange.model": "the model's name",
+    "Exchange.situation": "the background, in the speaker's words",
+    "Exchange.emotion": "one of the 32 emotions of EmpatheticDialogues, or another word",
+    "Exchange.dialogue": "the turns before the prompt",
+    "Exchange.extra": "not a key itself: all other keys are saved and passed on",
+    "Turn.speaker": "the name or role of the speaker",
+    "Turn.text": "the message",
+    "Rating.id": "the id of the reply",
+    "Rating.rater": "a name that identifies the person",
     "Rating.rating": "1 to 3, or Bad, Okay, Good; other scales with `--scale`",
-    "Rating.batch": "what was rated together; the rater, without one",
-    "Rating.dimension": "what was rated, where a source has several",
-    "Rating.extra": "not a key itself: all other keys are kept",
-    "Judgment.id": "the exchange's",
-    "Judgment.model": "the exchange's",
-    "Judgment.content": "a digest of all that the judge saw",
+    "Rating.batch": "the batch of ratings made together; default: the rater",
+    "Rating.dimension": "the rated dimension, where a source has several",
+    "Rating.extra": "not a key itself: all other keys are saved",
+    "Judgment.id": "the id of the reply",
+    "Judgment.model": "the model's name",
+    "Judgment.content": "digest of everything the judge read",
     "Judgment.prompt_digest": "the same for all replies to one prompt",
-    "Judgment.label": "the likeliest; where that is Good with 50 % or less, Okay",
+    "Judgment.label": "the likeliest label; Okay where that is Good with 50% or less",
     "Judgment.probabilities": "of each label",
     "Judgment.score": "the expected rating, 1 to 3",
-    "Judgment.rationale": "a prompted judge's reason, and what is to be known about how it judged",
-    "Judgment.unscored": "why there is no judgment; then all above is empty",
-    "Judgment.usage": "tokens and USD, where a server was asked",
-    "Judgment.flag": "the danger that somebody may be in, such as `suicide`; it changes no label",
+    "Judgment.rationale": "an LLM judge's reason, and notes on the judgment, such as a truncated reply",
+    "Judgment.unscored": "the reason why there is no judgment; then all above is empty",
+    "Judgment.usage": "tokens and USD, for judges on a server",
+    "Judgment.flag": "the danger the speaker may be in, such as `suicide`; it changes no label",
     "Judgment.components": "a decision judge's probability of each component of empathy",
-    "Judgment.decided_by": "which judge of a cascade decided",
-    "Judgment.curve": "the score of every reply, in order; of whole conversations",
-    "Judgment.shape": "the reply's `words`, the `turns` before it, 1 or 0 for `situation` and for `markdown`",
+    "Judgment.decided_by": "the deciding judge of a cascade",
+    "Judgment.curve": "the score of every reply of a conversation, in order",
+    "Judgment.shape": "`words` of the reply, `turns` before it, 1 or 0 for `situation` and `markdown`",
 }
 
+
+PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "JudgeClient")
 
 # The columns of the table of accuracy, and its rows: a name, and whose figures of the judge's card.
 MEASURES: Final = {
@@ -107,31 +113,41 @@ def _record(kind: type) -> str:
         )
         for field in fields(kind)
     )
-    return table(("key", "type", "without it", "what it is"), rows)
+    return table(("key", "type", "default", "meaning"), rows)
 
 
 def _default(kind: type, field: Field[Any]) -> str:
     if kind is Exchange and field.name == "id":
-        return "the line's number"  # the reader gives it
+        return "the line number"  # set by the reader
     if field.default is MISSING and field.default_factory is MISSING:
         return "required"
     return _value(field.default) if field.default is not MISSING else "empty"
 
 
 def judge_options() -> str:
-    """Every kind of judge: what it does, and its options as its class takes them."""
-    parts = []
+    """Return every kind of judge with its options; those of all judges on a server are listed once."""
+    parts, shared, on_server = [], signature(Endpoint).parameters, {}
     for kind, path in sorted(JUDGES.items()):
         module, _, name = path.partition(":")
         make = getattr(import_module(module), name)
-        own, shared = signature(make).parameters, signature(Endpoint).parameters
-        rows = [
-            (f"`{option}`", _type(kind), _option_default(own.get(option) or shared[option]))
-            for option, kind in option_types(make).items()
-        ]
-        options = table(("option", "type", "default"), rows) if rows else "No options."
-        parts.append(f'## `kind = "{kind}"`\n\n{cleandoc(make.__doc__ or "")}\n\n{options}')
-    return "\n\n".join(parts)
+        own, types = signature(make).parameters, option_types(make)
+        on_server |= {option: _type(types[option]) for option in types if option not in own}
+        rows = [(item, _type(types[item]), _option_default(own[item])) for item in types if item in own]
+        options = [_options(rows)] if rows else []
+        options += ["And the [options of judges on a server](#judges-on-a-server)."] * (
+            len(rows) < len(types)
+        )
+        parts.append("\n\n".join([f'## `kind = "{kind}"`', cleandoc(make.__doc__ or ""), *options]))
+    rows = [(item, kind, _option_default(shared[item])) for item, kind in on_server.items()]
+    return "\n\n".join([*parts, "## Judges on a server", _options(rows)])
+
+
+def _options(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Return a list of options with their types and defaults."""
+    shown = {"none": "", "required": " (required)"}
+    return "\n".join(
+        f"- `{name}`: {kind}{shown.get(default, f' (default {default})')}" for name, kind, default in rows
+    )
 
 
 def _option_default(parameter: Parameter) -> str:
@@ -146,18 +162,61 @@ def shapes() -> str:
 def exit_codes() -> str:
     """What each exit code means; those of errors as the errors say."""
     codes = [
-        (0, "All is well."),
+        (0, "Success."),
         (
             1,
-            "A regression was found (`nightly`, `compare --check`), or a judge misses a target "
+            "A model is worse (`compare --check`), a regression (`nightly`), or a missed target "
             "(`robustness`).",
         ),
-        (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
-        (5, "Nothing could be judged (`score`); `unscored` in judgments.jsonl has the reasons."),
-        (141, "The reader of the output left, as `head -1` does."),
+        (3, "Inconclusive, or not finished yet: too few ratings, an inconclusive gate, a running batch."),
+        (5, "No reply could be scored (`score`); `unscored` in judgments.jsonl has the reasons."),
+        (141, "The reader of the output closed it, as `head -1` does."),
     ]
     codes += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
     return table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(codes)))
+
+
+def commands() -> str:
+    """Return every command and subcommand with its purpose."""
+    found: dict[str, click.Command] = {}
+    for name in cli.COMMANDS:
+        command = cli.main.get_command(click.Context(cli.main), name)
+        assert command is not None
+        found[name] = command
+        if isinstance(command, click.Group):
+            found |= {f"{name} {inner}": item for inner, item in command.commands.items()}
+    return "\n".join(f"- `{name}`: {item.get_short_help_str(limit=200)}" for name, item in found.items())
+
+
+def python_interface() -> str:
+    """Return the signatures and docstrings of the names that `empathy_judge` exports."""
+    parts = []
+    for name in PYTHON:
+        item = getattr(empathy_judge, name)
+        text = cleandoc(item.__doc__ or "")
+        if not isinstance(item, type):
+            parts.append(f"### `{name}`\n\n```python\nej.{name}{_arguments(item)}\n```\n\n{text}")
+            continue
+        public = {key: value for key, value in vars(item).items() if key[0] != "_" and value.__doc__}
+        methods = [
+            f"- `{key}{_arguments(value) if callable(value) else ''}`: {value.__doc__.splitlines()[0]}"
+            for key, value in public.items()
+            if callable(value) or isinstance(value, property)
+        ]
+        parts.append(
+            "\n\n".join(filter(None, [f"### `{name}`", text.partition("\n\n")[0], "\n".join(methods)]))
+        )
+    return "\n\n".join(parts)
+
+
+def _arguments(function: Any) -> str:
+    """Return a signature without annotations and `self`."""
+    shown = [
+        parameter.replace(annotation=Parameter.empty)
+        for parameter in signature(function).parameters.values()
+        if parameter.name != "self"
+    ]
+    return str(Signature(shown))
 
 
 def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
@@ -179,6 +238,18 @@ def accuracy() -> str:
     return table(["raters apart", *MEASURES], rows)
 
 
+def model_errors() -> str:
+    """Return the error of the Good share of each source left out of training, from the judge's card."""
+    models = sorted(
+        evaluation("model-apart")["models"], key=lambda item: item["share_error"]["value"], reverse=True
+    )
+    rows = (
+        [item["model"], f"{100 * item['crowd']['Good']:.1f}%", show(item["share_error"], digits=1, scale=100)]
+        for item in models
+    )
+    return table(["source left out", "human Good share", "error of the judge, points"], rows)
+
+
 def sets_apart() -> str:
     """Return the judge's agreement with rated sets that it was not trained on, from its card."""
     rows = []
@@ -194,12 +265,13 @@ def sets_apart() -> str:
 
 
 def prompt_fit() -> str:
-    """Return how often prompt fit flags genuine replies and catches shuffled ones, by set."""
+    """Return how often prompt fit flags genuine replies and detects shuffled ones, by set."""
     rows: dict[str, list[str]] = {}
     for item in json.loads(PROMPT_FIT.read_text(encoding="utf-8")):
-        name = item["set"] + (", five words or fewer" if item["replies"] == "short" else "")
+        if item["replies"] == "short":
+            continue
         ends = dict.fromkeys(f"{item['fit'][end]:.2f}" for end in (0, -1))
-        row = rows.setdefault(name, [name, str(item["systems"]), " to ".join(ends)])
+        row = rows.setdefault(item["set"], [item["set"], str(item["systems"]), " to ".join(ends)])
         row.append(f"{item['flagged_genuine']:.1f} / {item['caught_shuffled']:.0f}")
     heads = ["set", "systems", "fit", "n = 10", "n = 20", "n = 40"]
     return table(heads, [row + [""] * (len(heads) - len(row)) for row in rows.values()])
@@ -247,9 +319,9 @@ def _type(hint: Any) -> str:
     """A type in words: what one writes into TOML or JSON.
 
     >>> _type(str | None), _type(tuple[str, ...]), _type(Literal["a", "b"])
-    ('text', 'list of text', '`a`, `b`')
+    ('string', 'list of string', '`a`, `b`')
     """
-    named = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "anything"}
+    named = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any"}
     if hint in named:
         return named[hint]
     origin, inside = get_origin(hint), [item for item in get_args(hint) if item is not type(None)]

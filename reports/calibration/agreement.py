@@ -161,24 +161,27 @@ def confusion_section(report: CalibrationReport) -> Section:
 def judges_section(report: CalibrationReport) -> Section:
     """Return judges, baselines and people in one table, by agreement, level error, cost and time."""
     shares, rows = report.data.has_shares, []
+    error = f"level error, {'points' if shares else 'of the mean'}"
+    judges = [run for run in report.runs if run.kind not in ("baseline", "people")]
+    is_measured = any(run.usd_per_1000 is not None or run.seconds_per_1000 is not None for run in judges)
     for run in report.runs:
-        name = run.name
-        figures = [show_estimate(run.level_error, is_share=shares), money(run.usd_per_1000)]
-        figures.append(number(run.seconds_per_1000, 1))
+        name, figures = run.name, [show_estimate(run.level_error, is_share=shares)]
+        if is_measured:  # not for tables of other tools
+            figures += (money(run.usd_per_1000), number(run.seconds_per_1000, 1))
         if run.kind == "baseline":
             name = f"{RIVALS.get(name, name)} (baseline)"
         elif run.kind == "people":
             name, figures = "one person (ceiling)", [""] * len(figures)
         rows.append(row(name, show_estimate(run.metrics[report.headline]), *figures, run.n or "none"))
-    error = f"level error, {'points' if shares else 'of the mean'}"
     return Section(
         name="judges",
         title="Judges",
         short="Judges",
         tables=(
             Table(
-                caption=f"Agreement with human ratings; cost and time per 1,000 {NOUNS[report.judge.unit]}",
-                head=("judge", "weighted kappa", error, "cost", "seconds", "ratings"),
+                caption="Agreement with human ratings"
+                + (f"; cost and time per 1,000 {NOUNS[report.judge.unit]}" if is_measured else ""),
+                head=("judge", "weighted kappa", error, *(("cost", "seconds") * is_measured), "ratings"),
                 rows=tuple(rows),
             ),
         ),

@@ -1,4 +1,4 @@
-"""The README's picture is what `make demo` gives."""
+"""The picture of the docs and the README's demo table are what `make demo` gives."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from repository import ROOT
 NUMBER = re.compile(r"\d+\.\d+")
 
 
-def test_the_picture_is_the_demos() -> None:
+def test_the_picture_and_the_table_are_the_demos() -> None:
     code = "import sys; sys.path.insert(0, 'docs'); import fill; print('\\f' + fill.draw_demo(), end='')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     drawn, kept = (
@@ -21,3 +21,10 @@ def test_the_picture_is_the_demos() -> None:
     # On another processor the last digit is another.
     shown, expected = ([float(one) for one in NUMBER.findall(picture)] for picture in (drawn, kept))
     assert shown == pytest.approx(expected, abs=0.2)
+    quoted = re.findall(
+        r"^((?:demo|study)[-:]\S+) +(\d+) +(\d+) +(\d+)", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert len(quoted) == 5
+    for model, *figures in quoted:
+        (printed,) = re.findall(rf"^{model} +(\d+) +(\d+) +(\d+)", done.stdout, re.MULTILINE)
+        assert [int(one) for one in printed] == pytest.approx([int(one) for one in figures], abs=1)

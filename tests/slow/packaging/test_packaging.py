@@ -196,6 +196,7 @@ def test_what_is_installed_works_in_a_project_with_its_own_data_package(
     command = installed / "empathy-judge"
     assert "Usage: empathy-judge" in run(command, "--help")
     assert cli.VERSION in run(command, "--version")
+    assert "Exit codes" in run(command, "skill")
     rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()[:36]
     warm = [row for row in rows if json.loads(row)["model"] == "demo-warm"]
     (project / "warm.jsonl").write_text("\n".join(warm) + "\n", encoding="utf-8")
