@@ -16,7 +16,7 @@ PYTHONS ?= 3.11
 FAST_EXTRAS = calibrate nightly parquet prompted serve test
 EXTRAS = $(FAST_EXTRAS) check docs optimize ray stores train
 # Extras with a lock of their own in requirements/: those that the images and the GitHub Action install.
-LOCKED_EXTRAS = excel nightly parquet prompted serve stores
+LOCKED_EXTRAS = excel head nightly parquet prompted serve stores
 # Those that the commands need which `make demo` leads to; the others are large and read more kinds of files.
 DEMO_EXTRAS = nightly prompted serve
 

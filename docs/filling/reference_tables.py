@@ -72,7 +72,7 @@ RIVALS: Final = {
     "**classifier**": "judge",
     "classifier, without emotion and situation": "judge, bare",
     "TF-IDF + logistic regression": "TF-IDF",
-    "told whose reply it is (an oracle)": "arm oracle",
+    "oracle that knows the source": "arm oracle",
     "reply length": "length",
     "majority": "majority",
 }
@@ -234,8 +234,8 @@ def accuracy() -> str:
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
         rows.append([name, *(show(cell, digits=2) for cell in cells)])
-    rows.append(["two people, in the study's pilot", "0.28", "", "", "", ""])
-    return table(["raters apart", *MEASURES], rows)
+    rows.append(["two people (pilot study)", "0.28", "", "", "", ""])
+    return table(["new raters and prompts", *MEASURES], rows)
 
 
 def model_errors() -> str:
@@ -260,7 +260,7 @@ def sets_apart() -> str:
         shown = [show(cell, digits=2) for cell in cells]
         gpt = show(parties[recorded[0]]["spearman"], digits=2) if recorded else ""
         rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
-    heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "a GPT as judge"]
+    heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "GPT as judge"]
     return table(heads, rows)
 
 

@@ -145,7 +145,9 @@ def test_the_readme_quotes_the_card(fill: ModuleType) -> None:
 def test_every_name_on_a_page_is_known_and_every_figure_is_used(fill: ModuleType) -> None:
     asked = set()
     for page in sorted(DOCS.rglob("*.md")):
-        asked |= {name for name, _ in fill.STORED.findall(page.read_text(encoding="utf-8"))}
+        text = page.read_text(encoding="utf-8")
+        asked |= {name for name, _ in fill.STORED.findall(text)}
+        assert not re.search(r"^<!-- filled: \w+ -->\S", text, re.MULTILINE), "would end the paragraph"
     assert set(fill.fillings()) == asked
     with pytest.raises(ValueError, match="nonsense"):
         fill.refresh("<!-- filled: nonsense -->1<!-- end -->", page="a.md")
