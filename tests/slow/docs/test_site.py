@@ -104,5 +104,5 @@ def test_pages_are_filled_and_can_be_searched(site: Built) -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"(?<!\$)\{\{ \w+ \}\}|Sentinel\.", text), path
         assert page.anchors
-    commands = site.pages[site.folder / "reference" / "cli.html"].anchors
-    assert {f"empathy-judge-{name}" for name in ("score", "compare", "align-report")} <= commands
+    commands = (site.folder / "reference" / "cli.html").read_text(encoding="utf-8")
+    assert all(f"<code>{name}</code>" in commands for name in ("score", "compare", "align report"))
