@@ -30,7 +30,7 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, SpeaksFor
+from calibration.estimate import UNDEFINED, Estimate, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
 from calibration.pairing import Paired, given_labels, pair
 from calibration.proportional_odds import folds_of, held_out
@@ -92,13 +92,14 @@ class RatedData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A judge, a baseline or people: agreement with `n` ratings, and cost."""
+    """A judge, a baseline or people: agreement with `n` ratings, mean error of models' levels, and cost."""
 
     name: str
     kind: Literal["judge", "baseline", "people"]
     note: str
     n: int
     metrics: Metrics
+    level_error: Estimate = UNDEFINED
     usd_per_1000: float | None = None
     seconds_per_1000: float | None = None
 
@@ -172,19 +173,16 @@ def calibrate(
     *,
     exchanges: Paths | None = None,
     judges: Sequence[str] = (),
-    raters: Sequence[str] = (),
     options: CalibrationOptions | None = None,
     reading: SheetOptions | None = None,
 ) -> CalibrationReport:
     """Calibrate the judge of a run against human ratings; of several judges the first, beside the others.
 
     A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
-    a table that has several. `ratings` is a table of ratings, of which `raters` picks some; `reading` says
-    how to read it. `exchanges` are the texts, for length, emotions, examples and ratings without ids.
+    a table that has several. `ratings` is a table of ratings; `reading` says how to read it. `exchanges` are
+    the texts, for length, emotions, examples and ratings without ids.
     """
-    inputs = read_inputs(
-        runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options, reading=reading
-    )
+    inputs = read_inputs(runs, ratings, exchanges=exchanges, judges=judges, options=options, reading=reading)
     return calibrate_inputs(inputs)
 
 
@@ -211,7 +209,7 @@ def calibrate_judged(
     pairs = [
         pair(item.judgments, ratings, scale=options.scale, dimension=options.dimension) for item in judges
     ]
-    judged, paired = judges[0], pairs[0]
+    judged, paired, names = judges[0], pairs[0], [item.name for item in judges]
     model_fit = fit_models(rated_models(paired, judged.judgments))
     rated = set(paired.id.tolist())
     calibration = make_calibration(
@@ -233,7 +231,7 @@ def calibrate_judged(
     return CalibrationReport(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
         # labels of them, and is near 0 for the likeliest however well it ranks.
-        headline="qwk" if paired.probabilities is None else "qwk_matched",
+        headline="qwk" if all(item.probabilities is None for item in pairs) else "qwk_matched",
         judge=replace(judged, judgments=()),
         flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
@@ -243,11 +241,12 @@ def calibrate_judged(
         runs=(
             *(
                 RunRow(
-                    name=item.name,
+                    name=item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})",
                     kind="judge",
                     note=item.source,
                     n=agreed.ratings,
                     metrics=agreed.metrics,
+                    level_error=agreed.levels.mean_error,
                     usd_per_1000=item.per_thousand(item.cost),
                     seconds_per_1000=item.per_thousand(item.seconds),
                 )
@@ -316,6 +315,7 @@ def baseline_rows(
             note=BASELINES[name],
             n=agreed.ratings,
             metrics=agreed.metrics,
+            level_error=agreed.levels.mean_error,
             usd_per_1000=0.0,
             seconds_per_1000=0.0,
         )
@@ -329,7 +329,8 @@ def _people_row(people: Ceiling) -> RunRow:
         kind="people",
         note="one person against the median of the others" if is_known else "not identifiable",
         n=people.shared if is_known else 0,
-        metrics={"qwk": people.person_against_rest},
+        # Human labels are as frequent as ratings, so both kappas are the same.
+        metrics=dict.fromkeys(("qwk", "qwk_matched"), people.person_against_rest),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from data.errors import UserError
-from data.judgments import Judged, of_raters, pool_runs, read_judged, texts_by_id
+from data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
 from data.rating_files.pairwise_choices import Choice, are_choices, read_choices
 from data.rating_files.sheet import Replies, SheetOptions, read_sheet, say_set_aside
 from data.readers.conversations import write_talk
@@ -75,7 +75,6 @@ def read_inputs(
     *,
     exchanges: Paths | None = None,
     judges: Sequence[str] = (),
-    raters: Sequence[str] = (),
     options: CalibrationOptions | None = None,
     reading: SheetOptions | None = None,
 ) -> CalibrationInputs:
@@ -119,10 +118,11 @@ def read_inputs(
     )
     if are_choices(Path(ratings), reading.columns):
         table = read_choices(Path(ratings), reading, replies=replies)
-        choices = tuple(item for item in table.choices if not raters or item.rater in raters)
-        if not choices:
-            raise UserError(f"choices: none by {', '.join(raters) or 'anyone'}")
-        return replace(inputs, choices=choices, notes=(*inputs.notes, *table.notes, *say_set_aside(bad)))
+        if not table.choices:
+            raise UserError(f"{ratings}: no choices")
+        return replace(
+            inputs, choices=tuple(table.choices), notes=(*inputs.notes, *table.notes, *say_set_aside(bad))
+        )
     sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
-    people = tuple(of_raters(sheet.ratings, raters=raters, judges=[item.name for item in judged]))
+    people = tuple(of_people(sheet.ratings, judges=[item.name for item in judged]))
     return replace(inputs, people=people, notes=(*inputs.notes, *sheet.notes, *say_set_aside(bad)))

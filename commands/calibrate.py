@@ -1,4 +1,4 @@
-"""The command that says how far to trust a judge, and fits the calibration that corrects it."""
+"""The command `calibrate`: compare judges with human ratings, and fit the calibration of one."""
 
 import json
 import shlex
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import FILE, reading_words, say, say_next, say_notes
+from commands.shared.options import (
+    FILE,
+    complete_judge,
+    reading_words,
+    say,
+    say_next,
+    say_notes,
+    watch_scoring,
+)
 from commands.shared.rating_options import ratings_options
 from data.errors import UserError
 
@@ -20,7 +28,7 @@ INCONCLUSIVE = 3
 
 
 @click.command()
-@click.argument("runs", type=FILE, nargs=-1, metavar="RUN... RATINGS")
+@click.argument("paths", type=FILE, nargs=-1, metavar="RESPONSES|RUN... RATINGS")
 @click.option(
     "--exchanges",
     type=FILE,
@@ -30,40 +38,46 @@ INCONCLUSIVE = 3
 @ratings_options
 @click.option("--dimension", help="Which dimension of the ratings.  [default: the one that was judged]")
 @click.option(
-    "--judge", "judges", multiple=True, metavar="NAME", help="Of a table of several judges; may be repeated."
+    "--judge",
+    "judges",
+    multiple=True,
+    metavar="JUDGE",
+    shell_complete=complete_judge,
+    help="Judge of RESPONSES, as in `score`, or one of the judges of a table; may be repeated."
+    "  [default: classifier, or all judges of the table]",
 )
 @click.option(
-    "--rater", "raters", multiple=True, metavar="NAME", help="Count these raters only; may be repeated."
+    "--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before all judges spend more."
 )
 @click.option(
     "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show tables of judges, models and biases too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
 def calibrate(
     ctx: click.Context,
     /,
-    runs: tuple[Path, ...],
+    paths: tuple[Path, ...],
     exchanges: tuple[Path, ...],
     reading: "SheetOptions",
     judges: tuple[str, ...],
-    raters: tuple[str, ...],
+    max_cost: float | None,
     out: Path | None,
-    verbose: bool,
     as_json: bool,
     dimension: str | None,
 ) -> None:
-    """Hold a judge against people's ratings, and learn to correct it.
+    """Compare judges with human ratings, and calibrate the first.
 
-    What corrects it is its calibration. RUN is a run's folder, or another tool's table with an id and a
-    score, rating or label in each row. Runs of one judge are pooled; of several judges the first is
-    calibrated and all are compared. RATINGS, the last, is a table with id, rater and rating under any usual
-    header: Bad, OK, Good, numbers, thumbs or stars, or choices between two replies. Writes calibration.json,
+    RESPONSES are files of replies, as for `score`; each judge scores what it has not scored yet. RUN is the
+    folder of a run, or another tool's table with an id and a score, rating or label in each row. Runs of one
+    judge are pooled. RATINGS, the last, is a table with id, rater and rating under any usual header: Bad,
+    Okay, Good, numbers, thumbs or stars, or choices between two replies. Writes calibration.json,
     report.html, report.md and report.json. Ratings by an AI are refused.
 
     \b
     Examples:
+      empathy-judge calibrate responses.jsonl ratings.jsonl
+      empathy-judge calibrate --judge classifier --judge openai:gpt-4o-mini responses.jsonl ratings.jsonl
       empathy-judge calibrate runs/mine ratings.jsonl --exchanges responses.jsonl
       empathy-judge calibrate theirs.csv ratings.csv --scale 1-5
       empathy-judge calibrate runs/mine stars.csv --scale 1-5 --cut 3,5
@@ -74,24 +88,40 @@ def calibrate(
     from calibration.inputs import CalibrationOptions, read_inputs
     from calibration.shares.transport import LEAST_MODELS
     from data.files import disk_errors
-    from data.judgments import judged_dimension
+    from data.judgments import is_judgment_table, judged_dimension
     from data.records import LABELS
     from data.runs import read_manifest
     from judge.base import DEFAULT
+    from judge.scoring import score_files
     from reports.calibration.calibration_page import plain_report, print_report, write_report
-    from reports.calibration.verdict import refuse_part
+    from reports.calibration.verdict import choose_judge, refuse_part
 
-    options = CalibrationOptions(
-        scale=reading.scale or LABELS, dimension=dimension or judged_dimension(runs[:-1])
-    )
-    if len(runs) < 2:
-        raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
+    if len(paths) < 2:
+        raise UserError(
+            "calibrate: give replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
+        )
+    *judged, ratings = paths
+    scale = reading.scale or LABELS
+    files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
+    runs = [path for path in judged if path not in files]
+    if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
+        scored = score_files(
+            files,
+            judges=judges,
+            max_cost=max_cost,
+            skip_invalid=reading.skip_invalid,
+            watch=watch_scoring,
+            on_read=say_notes,
+        )
+        runs = [*scored.runs, *runs]
+    if judges and not files and all(path.is_dir() for path in runs):
+        raise UserError("--judge: these runs have their judges; pass the file of replies to score it")
+    options = CalibrationOptions(scale=scale, dimension=dimension or judged_dimension(runs))
     inputs = read_inputs(
-        runs[:-1],
-        runs[-1],
-        exchanges=exchanges,
-        judges=judges,
-        raters=raters,
+        runs,
+        ratings,
+        exchanges=(*exchanges, *files),
+        judges=() if files else judges,
         options=options,
         reading=reading,
     )
@@ -110,17 +140,24 @@ def calibrate(
         plain = plain_report(report)
         print(json.dumps(plain, indent=2, allow_nan=False))
     else:
-        files = [*([] if refused else [folder / CALIBRATION_FILE]), *written]
-        print_report(report, files, is_verbose=verbose, has_rivals=len(inputs.judges) > 1)
+        written = [*([] if refused else [folder / CALIBRATION_FILE]), *written]
+        print_report(report, written)
+        chosen = choose_judge(report) or report.runs[0]
+        is_other = chosen is not report.runs[0]
         if refused:
             say(f"{refused[0].upper()}{refused[1:]}")
-        elif runs[0].is_dir() and len(report.calibration.models) >= LEAST_MODELS:
-            judge = read_manifest(runs[0])["judge_option"]
-            words = (*(() if judge == DEFAULT else ("--judge", judge)), "--calibration", str(files[0]))
+        elif not is_other and runs[0].is_dir() and len(report.calibration.models) >= LEAST_MODELS:
+            option = read_manifest(runs[0])["judge_option"]
+            words = (*(() if option == DEFAULT else ("--judge", option)), "--calibration", str(written[0]))
             say(f"To correct other replies by these ratings: score with {shlex.join(words)}", err=True)
-        if not refused and runs[0].is_dir() and len(report.models.rows) > 1:
-            words = ("compare", *runs[:-1], "--ratings", runs[-1], *reading_words(ctx))
-            say_next("to see which model people find better", *words)
+        texts = [*reading_words(ctx), *(str(word) for path in files for word in ("--exchanges", path))]
+        if is_other:
+            judge = inputs.judges[report.runs.index(chosen)]
+            own = [path for path in runs if path.name in judge.source.split("+")]
+            name = () if own[0].is_dir() else ("--judge", judge.name)
+            say_next(f"to calibrate {chosen.name}", "calibrate", *own, ratings, *name, *texts)
+        elif not refused and len(inputs.judges) == 1 and runs[0].is_dir() and len(report.models.rows) > 1:
+            say_next("to see which model people find better", "compare", *runs, "--ratings", ratings, *texts)
         else:
             say_next(f"see where judge and people differ: open {folder / 'report.html'}")
     # Undefined, or known of so few that nobody can say how exactly.

@@ -1,10 +1,8 @@
 """The command `compare`: which model is better, by a judge or by human ratings."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,11 +15,11 @@ from commands.shared.options import (
     column_options,
     complete_calibration,
     complete_judge,
-    interruptible,
     reading_words,
     say_next,
     say_notes,
     say_rate_plan,
+    watch_scoring,
 )
 from commands.shared.rating_options import ratings_options
 from data.errors import UserError
@@ -66,9 +64,10 @@ if TYPE_CHECKING:
 @click.option(
     "--judge",
     "judge_name",
-    metavar="NAME|FILE.toml",
+    metavar="JUDGE",
     shell_complete=complete_judge,
-    help="Judge for files that are not scored yet.  [default: the judge of the runs, else classifier]",
+    help="Judge for files that are not scored yet, as in `score`."
+    "  [default: the judge of the runs, else classifier]",
 )
 @click.option(
     "--calibration",
@@ -94,7 +93,6 @@ if TYPE_CHECKING:
 @click.option("--out", type=FILE, help="Write report.md and report.json into this folder.")
 @click.option("--junit", type=FILE, help="Write the verdicts as JUnit XML; they fail as with --check.")
 @click.option("--github-summary", is_flag=True, help="Add the result to the job summary of GitHub Actions.")
-@click.option("--no-reference", is_flag=True, help="Hide the rows of the study's models.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
 def compare(
@@ -115,7 +113,6 @@ def compare(
     out: Path | None,
     junit: Path | None,
     github_summary: bool,
-    no_reference: bool,
     as_json: bool,
 ) -> None:
     """Compare models by their replies: which one is better.
@@ -188,7 +185,7 @@ def compare(
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))
     elif isinstance(compared, ComparedRuns):
-        print_compared(compared, examples, has_reference=not no_reference)
+        print_compared(compared, examples)
     else:
         print_page(page)
     if out is not None:
@@ -242,11 +239,7 @@ def _score_files(
 ) -> "ScoredFiles | None":
     """Score the files of replies among the arguments; None where there are none."""
     from data.rating_files.sheet import is_rating_table
-    from data.runs import OnProgress
-    from judge.base import Judge
-    from judge.llm.endpoint import spent_by
     from judge.scoring import score_files
-    from reports.progress import progress
 
     files = [path for path in paths if not path.is_dir()]
     tables = [path for path in files if is_rating_table(path)]
@@ -255,21 +248,13 @@ def _score_files(
     if tables:
         raise UserError(f"{tables[0]}: ratings, and the others are not; give them with --ratings")
 
-    @contextmanager
-    def watch(path: Path, judge: Judge) -> Iterator[OnProgress]:
-        with (
-            interruptible("finished judgments are saved"),
-            progress(f"scoring {path.name}", spent=partial(spent_by, judge)) as on_progress,
-        ):
-            yield on_progress
-
     return score_files(
         paths,
-        judge_name=judge_name,
+        judges=[judge_name] if judge_name else [],
         columns=columns,
         calibration=calibration,
         skip_invalid=skip_invalid,
-        watch=watch,
+        watch=watch_scoring,
         on_read=say_notes,
     )
 

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     "judge_name",
     default="classifier",
     show_default=True,
-    metavar="NAME|FILE.toml",
+    metavar="JUDGE",
     shell_complete=complete_judge,
-    help="Who judges: classifier; length or majority, which any other must beat; or a TOML file, such as "
-    "one that names a language model.",
+    help="A name (classifier, or the baselines length and majority), a language model (openai:MODEL,"
+    " anthropic:MODEL, or URL#MODEL for any compatible server), or a TOML file.",
 )
 @click.option(
     "--unit",
@@ -104,7 +104,6 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write a page of conversations: each with the curve of its replies, the best and the worst marked.",
 )
-@click.option("--no-reference", is_flag=True, help="Hide the rows of the study's models.")
 @click.option("--verbose", "-v", is_flag=True, help="Show all shares with their intervals, and all notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of the table.")
 @click.pass_context
@@ -126,7 +125,6 @@ def score(
     workers: int | None,
     explain: tuple[str, ...],
     html: Path | None,
-    no_reference: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -151,7 +149,8 @@ def score(
       empathy-judge score responses.jsonl --explain 7
       empathy-judge score chats.jsonl --unit conversation --html chats.html
       empathy-judge score responses.jsonl --device cuda
-      empathy-judge score responses.jsonl --judge prompted.toml --max-cost 2.50
+      empathy-judge score responses.jsonl --judge openai:gpt-4o-mini --max-cost 2.50
+      empathy-judge score responses.jsonl --judge http://localhost:11434/v1#llama3.1
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8
     """
@@ -211,7 +210,6 @@ def score(
         limit=limit,
         explanations=explanations,
         is_verbose=verbose,
-        has_reference=not no_reference,
     )
     if html:
         _write_conversations(html, source, scored)

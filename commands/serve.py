@@ -13,7 +13,7 @@ from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
     "judge_name",
     default="classifier",
     show_default=True,
-    metavar="NAME|FILE.toml",
+    metavar="JUDGE",
     help="The judge that answers, as in `score`.",
 )
 @device_option

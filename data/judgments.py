@@ -69,6 +69,17 @@ def position_on(value: Any, scale: Sequence[str]) -> float | None:
     return position if 1 <= position <= len(scale) else None  # nan, which compares with nothing, fails too
 
 
+def is_judgment_table(path: Path, judges: Sequence[str] = (), scale: Sequence[str] = LABELS) -> bool:
+    """Return whether a table holds judgments rather than replies to judge, by its first row.
+
+    A table with both holds replies where `judges` are named and the table names none.
+    """
+    _, row = next(iter(read_rows(path)), (0, {}))
+    if "response" in row and ("id" not in row or (judges and not any(name in row for name in JUDGES))):
+        return False
+    return any(name in row for name in (*SAYINGS, "unscored", *scale))
+
+
 def read_recorded(
     path: Path, *, scale: Sequence[str] = LABELS, judge: str | None = None, dimension: str = EMPATHY
 ) -> Iterator[Judgment]:
@@ -212,11 +223,12 @@ class Judged:
 def read_judged(
     path: Path, *, scale: Sequence[str], judges: Sequence[str] = (), dimension: str = "empathy"
 ) -> list[Judged]:
-    """A run's folder, or a table: one judge of it, or those named."""
+    """Read a run's folder, or a table: all judges of its column `judge`, or those named."""
     if path.is_dir():
-        if judges:
-            raise UserError(f"{path}: a run has one judge; --judge is for tables with several")
         return [_read_run(path)]
+    judges = judges or list(
+        dict.fromkeys(str(row["judge"]) for _, row in read_rows(path) if row.get("judge"))
+    )
     return [
         Judged(
             name=name or path.stem,
@@ -251,13 +263,15 @@ def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment
 
 def _read_run(folder: Path) -> Judged:
     manifest = read_manifest(folder)
+    judgments = tuple(read_judgments(folder / "judgments.jsonl"))
+    is_priced = not any(item.usage and "cost" not in item.usage for item in judgments)
     return Judged(
         name=str(manifest.get("judge", folder.name)),
         version=str(manifest.get("version", "")),
         rubric=str(manifest.get("rubric", "")),
-        judgments=tuple(read_judgments(folder / "judgments.jsonl")),
+        judgments=judgments,
         source=folder.name,
-        cost=manifest.get("cost"),
+        cost=manifest.get("cost") if is_priced else None,
         seconds=manifest.get("wall_seconds"),
         unit=str(manifest.get("unit", REPLY)),
         dimension=str(manifest.get("dimension", EMPATHY)),
@@ -346,12 +360,9 @@ def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict
     return texts
 
 
-def of_raters(
-    ratings: Iterable[Rating], *, raters: Sequence[str] = (), judges: Sequence[str] = ()
-) -> list[Rating]:
-    """The ratings by these raters, or by all who are not judges."""
-    kept = [item for item in ratings if (item.rater in raters if raters else item.rater not in judges)]
+def of_people(ratings: Iterable[Rating], *, judges: Sequence[str]) -> list[Rating]:
+    """Return the ratings by all raters who are not judges."""
+    kept = [item for item in ratings if item.rater not in judges]
     if not kept:
-        wanted = ", ".join(raters) or "anyone but the judges"
-        raise UserError(f"ratings: none by {wanted}")
+        raise UserError("ratings: none by anyone but the judges")
     return kept

@@ -151,16 +151,3 @@ def say_outside(
         missing = f"{counts['without_situation']:,} of {total:,} {noun} have no `situation`"
         lines.append(f"{missing}, which the study's raters saw; shares may deviate by several points.")
     return lines
-
-
-def say_rated_range(rated: RatedRange | None) -> list[str]:
-    """Return a line about the replies that people rated; none where they are not known.
-
-    >>> say_rated_range(RatedRange(replies=64, words=(5, 40, 61), long=40, late=0, situation=1, markdown=0))
-    ['rated replies have 5 to 40 words (61 at most), 100% of them with a situation']
-    """
-    if rated is None:
-        return []
-    low, high, most = rated.words
-    words = f"rated replies have {low:,} to {high:,} words ({most:,} at most)"
-    return [f"{words}, {100 * rated.situation:.0f}% of them with a situation"]

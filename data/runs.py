@@ -53,7 +53,7 @@ class RunPlan:
 
     def default_folder(self, place: str, *names: str) -> Path:
         """A folder in `place` that the same command finds again, and no other command."""
-        return Path(place) / "-".join([*names, self.digest[:8]])
+        return Path(place) / "-".join([*names, self.digest[:8]]).replace("/", "-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,8 @@ class JudgeClient:
         ]
         answer = self._connection.ask("/v1/score", {"exchanges": sent})
         name, version = answer["judge"]["name"], answer["judge"]["version"]
-        if self._name is not None and not self._name.endswith(".toml") and name != self._name:
+        is_name = self._name is not None and not self._name.endswith(".toml") and ":" not in self._name
+        if is_name and name != self._name:
             raise JudgeError(
                 f"the server's judge is {name!r}, not {self._name!r}; leave the name out to use it"
             )

@@ -1,5 +1,6 @@
-"""What a judge is, and how one is found: by name, or by a TOML file that sets its options."""
+"""The interface of a judge, and how one is loaded: by its name, by a language model, or from a TOML file."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -29,6 +30,13 @@ JUDGES = {
     "prompted": "judge.llm.prompted:PromptedJudge",
 }
 DEFAULT = "classifier"
+READ_CONVERSATIONS: Final = (CONVERSATION, "prompted", "decision")  # the kinds that read conversations whole
+# The servers of PROVIDER:MODEL, and the variables of their keys.
+PROVIDERS: Final = {
+    "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+}
+URL_KEY: Final = "LLM_API_KEY"  # the variable of the key for any other server
 OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
 WEIGHTS_LICENCE = "no commercial use (CC BY-NC 4.0)"
@@ -112,7 +120,7 @@ class Judge(ABC):
 
 
 def load_judge(name: str, *, unit: str = REPLY) -> Judge:
-    """A judge by its name, ours or another package's, or by the path of a TOML file.
+    """Load a judge by its name, by a language model's (`openai:MODEL`, `URL#MODEL`), or from a TOML file.
 
     For whole conversations: one that reads them itself, else the judge of conversations with this one for
     their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
@@ -126,42 +134,76 @@ def _find_judge(name: str, unit: str) -> Judge:
     kind, colon, rest = name.partition(":")
     if colon and kind == CONVERSATION:
         return _make_judge(CONVERSATION, {"replies": rest}, place="--judge")
-    if unit == CONVERSATION and not _reads_conversations(name):
+    kind, options = _describe(name)
+    if unit == CONVERSATION and kind not in READ_CONVERSATIONS:
         return _make_judge(CONVERSATION, {"replies": name}, place="--judge")
-    if not name.endswith(".toml"):
-        return _make_judge(name, {}, place="--judge")
+    if unit == CONVERSATION and kind != CONVERSATION:
+        options.setdefault("rubric", CONVERSATION)
+    if not _is_file(name):
+        return _make_judge(kind, options, place="--judge")
     path = Path(name)
     place = path.resolve()
     if place in _OPEN.get():
         raise UserError(f"{path}: names itself, directly or through others; a judge cannot be part of itself")
     token = _OPEN.set((*_OPEN.get(), place))
     try:
-        table = read_toml(path)
-        kind = table.pop("kind", None)
-        if not isinstance(kind, str):
-            raise UserError(f"{path}: kind: missing; use one of {', '.join(known_judges())}")
-        if unit == CONVERSATION and kind != CONVERSATION:
-            table.setdefault("rubric", CONVERSATION)
-        return _make_judge(kind, table, place=str(path), folder=path.parent)
+        return _make_judge(kind, options, place=str(path), folder=path.parent)
     finally:
         _OPEN.reset(token)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".toml") and "://" not in name
+
+
+def _describe(name: str) -> tuple[str, dict[str, Any]]:
+    """Return a judge's kind and options."""
+    if not _is_file(name):
+        model = language_model_options(name)
+        return ("prompted", model) if model else (name, {})
+    table = read_toml(Path(name))
+    kind = table.pop("kind", None)
+    if not isinstance(kind, str):
+        raise UserError(f"{name}: kind: missing; use one of {', '.join(known_judges())}")
+    return kind, table
+
+
+def language_model_options(name: str) -> dict[str, Any]:
+    """Return the options of a language model that is named as PROVIDER:MODEL or URL#MODEL; else none.
+
+    It is asked for the label alone, with the probabilities of all labels where its server returns them. A key
+    goes to no other server than its own.
+
+    >>> language_model_options("http://127.0.0.1:11434/v1#llama3.1:8b")["model"]
+    'llama3.1:8b'
+    """
+    provider, colon, model = name.partition(":")
+    if colon and provider in PROVIDERS:
+        base_url, key_env = PROVIDERS[provider]
+        if provider == "openai":
+            base_url = os.environ.get("OPENAI_BASE_URL") or base_url
+    elif name.startswith(("http://", "https://")):
+        base_url, _, model = name.partition("#")
+        keys = {url: key for url, key in PROVIDERS.values() if base_url.startswith(url)}
+        key_env = next(iter(keys.values()), URL_KEY if os.environ.get(URL_KEY) else "")
+    else:
+        return {}
+    if not model:  # the address is not quoted: it may hold a password
+        raise UserError("--judge: the model is missing; use openai:MODEL, or http://127.0.0.1:8000/v1#MODEL")
+    constraint = "" if provider in PROVIDERS else "schema"  # OpenAI refuses it, and Anthropic ignores it
+    options = {"model": model, "base_url": base_url, "key_env": key_env, "constraint": constraint}
+    return {**options, "name": model.rpartition("/")[2], "mode": "label"}
 
 
 def load_both_units(name: str) -> tuple[Judge, Judge]:
     """Return a judge as it is named, and the judge of whole conversations that goes with it."""
     conversations = load_judge(name, unit=CONVERSATION)
-    if not name.endswith(".toml") and name.partition(":")[0] == CONVERSATION:
+    if name.partition(":")[0] == CONVERSATION:
         return conversations, conversations
-    if _reads_conversations(name):
+    if _describe(name)[0] in READ_CONVERSATIONS:
         return load_judge(name), conversations
     (replies,) = conversations.asked_judges
     return replies, conversations
-
-
-def _reads_conversations(name: str) -> bool:
-    """Whether a judge can be shown a whole conversation: ours of them, and language models."""
-    kind = read_toml(Path(name)).get("kind") if name.endswith(".toml") else name
-    return isinstance(kind, str) and kind in (CONVERSATION, "prompted", "decision")
 
 
 def known_judges() -> list[str]:
@@ -181,7 +223,10 @@ def _find_class(kind: str, place: str) -> Any:
     if kind not in _offered():
         close = get_close_matches(kind, known_judges(), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(known_judges())}{hint}")
+        raise UserError(
+            f"{place}: unknown judge {kind!r}; known: {', '.join(known_judges())}, a language model as "
+            f"openai:MODEL or URL#MODEL, or a .toml file{hint}"
+        )
     entry = _offered()[kind]
     try:
         found = entry.load()

@@ -3,7 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ from calibration.shares.tally import Tally, model_shares, replies_digest
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
-from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
+from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_manifest, read_summary, run_all
 from data.storage import (
     Columns,
@@ -45,10 +45,12 @@ from data.tables import (
     to_row,
     write_rows,
 )
+from data.text import money
 from judge.base import DEFAULT, Judge, load_judge
 from judge.embeddings import FitCollector
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
+from judge.llm.endpoint import endpoints_of, limit_cost, most_cost, share_budget, spent_by
 
 AUTO = "auto"
 CAVEAT = {
@@ -58,6 +60,7 @@ CAVEAT = {
 }
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
+COST_SAMPLE = 200  # replies from which the cost of a run is estimated
 GUESSES = 1000  # ids among which a mistyped one is looked for
 
 
@@ -247,11 +250,12 @@ def score_file(
     unit = judge.unit
     fits = FitCollector(unit)
     total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit, on_row=fits.add)
-    on_read(notes)
-    if engine is score_exchanges:
-        judge.expect(total)
     plan = plan_run(source, judge, calibration=calibrated.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
+    is_new = not (folder / "manifest.json").exists()
+    on_read([*notes, *(_describe_cost(judge, source, total) if is_new else ())])
+    if engine is score_exchanges:
+        judge.expect(total)
     on_start(folder)
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
@@ -315,16 +319,20 @@ class ScoredFiles:
 def score_files(
     paths: Sequence[Path],
     *,
-    judge_name: str | None = None,
+    judges: Sequence[str] = (),
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     calibration: str | None = None,
     skip_invalid: bool = False,
-    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]],
+    max_cost: float | None = None,
+    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]] = lambda path, judge: nullcontext(
+        lambda done, total: None
+    ),
     on_read: Callable[[Sequence[str]], object] = lambda notes: None,
 ) -> ScoredFiles:
-    """Score the files among `paths`, and return their runs in place of them.
+    """Score the files among `paths` with every judge, and return their runs in place of them.
 
-    Without `judge_name` it is the judge of the runs among `paths`. `watch` shows a file's progress.
+    Without `judges` it is the judge of the runs among `paths`. All of them spend from one budget. `watch`
+    shows a file's progress.
     """
     folders = [path for path in paths if path.is_dir()]
     files = [path for path in paths if not path.is_dir()]
@@ -341,24 +349,37 @@ def score_files(
             " --unit first, and compare the runs"
         )
     default = manifests[0]["judge_option"] if manifests else DEFAULT
-    judge = load_judge(judge_name or default, unit=units.pop())
-    scored: dict[Path, Path] = {}
-    for path in files:
-        with watch(path, judge) as on_progress:
-            run = score_file(
-                sources[path],
-                judge=judge,
-                calibration=calibration or AUTO,
-                on_progress=on_progress,
-                skip_invalid=skip_invalid,
-                on_read=on_read,
-            )
-        scored[path] = run.folder
-    if len(set(scored.values())) < len(files):
+    (unit,) = units
+    loaded = [load_judge(name, unit=unit) for name in dict.fromkeys(judges or [default])]
+    share_budget(loaded)
+    scored: dict[Path, list[Path]] = {path: [] for path in files}
+    notes: list[str] = []
+
+    def tell(lines: Sequence[str]) -> None:
+        on_read([line for line in lines if line not in notes])
+        notes.extend(lines)
+
+    for judge in loaded:
+        limit_cost(judge, max_cost)
+        for path in files:
+            with watch(path, judge) as on_progress:
+                run = score_file(
+                    sources[path],
+                    judge=judge,
+                    calibration=calibration or AUTO,
+                    on_progress=on_progress,
+                    skip_invalid=skip_invalid,
+                    on_read=tell,
+                )
+            scored[path].append(run.folder)
+    if spent := max(map(spent_by, loaded)):
+        tell([f"spent on language models: {money(spent)}"])
+    every = [folder for folders in scored.values() for folder in folders]
+    if len(set(every)) < len(every):
         raise UserError("the same replies are given twice; name each file once")
     return ScoredFiles(
-        runs=tuple(scored.get(path, path) for path in paths),
-        labels={folder: names[path] for path, folder in scored.items()},
+        runs=tuple(run for path in paths for run in scored.get(path, [path])),
+        labels={folder: names[path] for path, folders in scored.items() for folder in folders},
         sources=tuple(sources.values()),
     )
 
@@ -406,6 +427,18 @@ def _survey(
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
     return count, exchanges.said()
+
+
+def _describe_cost(judge: Judge, responses: Source, total: int) -> list[str]:
+    """Estimate from the first replies what a judge's servers may charge; nothing without a server."""
+    if not endpoints_of(judge):
+        return []
+    exchanges = Exchanges(responses, on_bad=lambda bad: None, unit=judge.unit)
+    costs = [most_cost(judge, exchange) for exchange in islice(exchanges, COST_SAMPLE)]
+    if None in costs:
+        return [f"{judge.name}: the cost is unknown, because no list price is known for the model"]
+    most = total * sum(filter(None, costs)) / max(1, len(costs))
+    return [f"{judge.name}: {total:,} {NOUNS[judge.unit]} cost at most about {money(most)}"] if most else []
 
 
 def find_responses(

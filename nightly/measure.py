@@ -33,7 +33,7 @@ from judge.base import Judge, load_judge
 from judge.explanation import explain
 from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respond_to, say_counts
 from judge.llm.answers import OUT_OF_TOKENS
-from judge.llm.endpoint import endpoints_of, is_loopback
+from judge.llm.endpoint import endpoints_of
 from judge.llm.limits import Budget
 from judge.scoring import ScoredRun, plan_run, score_file
 from judge.scripted_conversations import (
@@ -147,8 +147,6 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
     run = score_responses(responses, setup, folder, entry.name)
     judged = tuple(_judged(entry.name, responses, run, setup))
     scored, cost = run.models[0], about["cost"]
-    if cost is None and entry.endpoint is not None and is_loopback(entry.endpoint.base_url):
-        cost = 0.0  # our own machine charges nothing
     fit_notes = [] if setup.config.unit == CONVERSATION else fit_messages(scored.fit)
     missing = {f"no response: {reason}": count for reason, count in about["reasons"].items()}
     result = ModelResult(

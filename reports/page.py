@@ -72,13 +72,14 @@ class Section:
     """A part of the report; `key` explains the marks of its figures.
 
     Only HTML shows `name`, where a link leads, and `short`, what the contents call it. Where it `is_beside`,
-    its one figure stands beside its tables if there is room.
+    its one figure stands beside its tables if there is room. The last sections of a page may be `is_folded`.
     """
 
     name: str = ""
     title: str
     short: str = ""
     is_beside: bool = False
+    is_folded: bool = False
     text: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     key: tuple[tuple[str, str], ...] = ()

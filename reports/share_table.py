@@ -40,7 +40,6 @@ def print_scored(
     limit: int | None = None,
     explanations: Sequence[Explanation] = (),
     is_verbose: bool = False,
-    has_reference: bool = True,
 ) -> None:
     """Print a run's summary as JSON, or the few lines of it that one must know; the others if asked for."""
     summary = scored.summary
@@ -50,10 +49,10 @@ def print_scored(
         print(json.dumps({**summary.as_dict(), **about, "run": str(scored.folder), **explained}, indent=2))
         return
     screen = open_screen()
-    print_tables([level_table(_levels(summary, has_reference), screen, summary.unit)], screen)
+    print_tables([level_table(_levels(summary), screen, summary.unit)], screen)
     for line in (*filter(None, [summary.dimension_note]), *_describe_margin(summary)):
         print_text(screen, line)
-    for line in _warnings(scored, limit):
+    for line in (*_warnings(scored, limit), *summary.report):
         print_text(screen, line, "yellow")
     if is_verbose:
         screen.print()
@@ -128,14 +127,14 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
     )
 
 
-def _levels(summary: RunSummary, has_reference: bool) -> list[LevelRow]:
+def _levels(summary: RunSummary) -> list[LevelRow]:
     levels = []
     for model in summary.models:
         shares = model.printed_shares if printed_share(model) else {}
         levels.append(LevelRow(name=model.name, shares=shares, count=f"{model.judged:,}"))
     is_corrected = any(model.corrected is not None for model in summary.models)
     is_comparable = is_corrected and summary.unit == REPLY and not summary.dimension_note
-    return [*levels, *(reference_rows() if has_reference and is_comparable else ())]
+    return [*levels, *(reference_rows() if is_comparable else ())]
 
 
 def _describe_margin(summary: RunSummary) -> list[str]:
@@ -238,7 +237,6 @@ def _details(scored: ScoredRun) -> list[str]:
         " prompt than to another",
         *([summary.calibration_note] if summary.calibration_note and summary.calibration else []),
         f"judge {manifest['judge']} {manifest['version']}: {judged}; cost {money(manifest['cost'])}",
-        *summary.report,
         *(caveat for caveat in summary.caveats if caveat not in printed),
     ]
 

@@ -14,7 +14,7 @@ from calibration.pairing import Paired
 from data.judgments import first_number
 from data.records import LABELS, Exchange, Judgment, to_plain
 
-EXAMPLES: Final = 8  # of the worst disagreements, on either side
+EXAMPLES: Final = 10  # of the worst disagreements, on either side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from data.errors import UserError, install_hint
 from data.files import explain, read_toml
 from data.records import Exchange, to_plain
-from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
+from judge.base import JUDGES, WEIGHTS, WEIGHTS_LICENCE, load_judge
 from judge.llm.answer_prompts import Responder, read_model_config
 from judge.llm.endpoint import Endpoint, endpoints_of
 
@@ -216,7 +216,7 @@ def check_file(path: Path) -> Iterator[Check]:
             config = read_config(path)
             counts = f"models: {len(config.models)}, gates: {len(config.gates)}"
             yield Check(str(path), "ok", counts)
-            judge_file = config.judge if config.judge.endswith(".toml") else ""
+            judge_file = "" if config.judge in JUDGES else config.judge
             models = [model.endpoint for model in config.models if model.endpoint is not None]
             yield check_history(config.history)
         elif "kind" in table:

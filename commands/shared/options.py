@@ -4,10 +4,10 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,6 +15,10 @@ from click.shell_completion import CompletionItem
 from data.errors import Interrupted
 from data.storage import Columns
 from data.text import printable_lines
+
+if TYPE_CHECKING:
+    from data.runs import OnProgress
+    from judge.base import Judge
 
 RATING_PLAN: Final = "rating-plan"  # the folder of `rate plan`
 
@@ -127,6 +131,19 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
     except KeyboardInterrupt as interrupt:
         again = command_line(click.get_current_context(), **instead)
         raise Interrupted(f"interrupted; {kept}. To go on:\n  {again}") from interrupt
+
+
+@contextmanager
+def watch_scoring(path: Path, judge: "Judge") -> Iterator["OnProgress"]:
+    """Show how far the scoring of a file is; an interrupt prints the command that resumes it."""
+    from judge.llm.endpoint import spent_by
+    from reports.progress import progress
+
+    with (
+        interruptible("finished judgments are saved"),
+        progress(f"scoring {path.name} with {judge.name}", spent=partial(spent_by, judge)) as on_progress,
+    ):
+        yield on_progress
 
 
 def command_line(ctx: click.Context, **instead: Any) -> str:

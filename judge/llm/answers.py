@@ -15,6 +15,7 @@ from judge.llm.judge_prompt import PromptForm
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")
 WORD_OPENING: Final = re.compile(r"(?:\A|</(?:think|thinking|reasoning|thought)>)[\s\"'*`]*", re.IGNORECASE)
 OUT_OF_TOKENS: Final = "ran out of tokens; allow more (max_tokens)"
+NO_ROOM: Final = f"empty answer: {OUT_OF_TOKENS}"  # all tokens went into reasoning
 RAW_CHARACTERS: Final = 600  # of an answer that could not be read, this much is kept
 READ_CHARACTERS: Final = 20_000  # an answer longer than this is a model gone astray
 # Tags in which thinking models think aloud; no label is ever taken from between them.
@@ -55,8 +56,8 @@ def read_answer(body: Mapping[str, Any], form: PromptForm) -> Answer | Unusable:
         return Unusable(reason=f"refused: {shorten(text or 'by a content filter', 80)}", raw=shorten(text))
     answer = strip_thoughts(text)[:READ_CHARACTERS]
     if not answer:
-        why = OUT_OF_TOKENS if finish == "length" else "nothing but thoughts" if thoughts else "no text"
-        return Unusable(reason=f"empty answer: {why}", raw=shorten(thoughts))
+        why = f"empty answer: {'nothing but thoughts' if thoughts else 'no text'}"
+        return Unusable(reason=NO_ROOM if finish == "length" else why, raw=shorten(thoughts))
     parse = _parse_word if form.is_word else _parse
     fields = parse(answer, form, is_cut=finish == "length")
     if isinstance(fields, Unusable):

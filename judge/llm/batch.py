@@ -281,7 +281,8 @@ class BatchRun:
         wanted = [place for place in self.left if self.limit is None or place < self.limit]
         if wanted and not self.state.open:
             first, *rest = wanted
-            self.judge.write_requests(self.left[first])  # raises before anything is paid for
+            if self.judge.reask:  # before anything is paid for
+                raise UserError("--batch: not with reask = 1, which asks one thing after another")
             self._keep(first, self.judge.judge(self.left[first]))
             to_ask, start = {place: self.left[place] for place in rest}, len(self.state.parts) + 1
             # The files first, then the state that names them.

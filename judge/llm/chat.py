@@ -95,7 +95,7 @@ class Chat:
         if self.schema and schema is not None and "schema" not in refused:
             named = {"name": "judgment", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        return body | dict(self.constraint) | dict(self.extra_body)
+        return body | ({} if "schema" in refused else dict(self.constraint)) | dict(self.extra_body)
 
     def _find_refused(self, failure: CallFailed, body: Mapping[str, Any]) -> str | None:
         """Find the parameter to try without: the one the server names, or else the schema."""

@@ -136,6 +136,8 @@ class Endpoint:
         _check_numbers(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
         self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
+        if self.prices is None and not key_env and is_loopback(base_url):
+            self.prices = Prices(input=0, output=0)  # our own machine charges nothing
         self.budget = Budget(max_cost)
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process
@@ -320,6 +322,8 @@ class EndpointUser:
 class LanguageModelJudge(EndpointUser, Judge):
     """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
 
+    reask: int = 0  # further calls after an answer that cannot be read
+
     @property
     @abstractmethod
     def batch_path(self) -> str:
@@ -360,6 +364,17 @@ def spent_by(judge: Judge) -> float:
     """Return the USD spent in this process; members that share a budget are counted once."""
     budgets = {id(endpoint.budget): endpoint.budget for endpoint in endpoints_of(judge)}
     return sum(budget.spent for budget in budgets.values())
+
+
+def most_cost(judge: Judge, exchange: Exchange) -> float | None:
+    """Return the most that judging an exchange may cost, about, in USD; None where a price is unknown."""
+    costs: list[float | None] = [most_cost(asked, exchange) for asked in judge.asked_judges]
+    if isinstance(judge, LanguageModelJudge):
+        prices = judge.endpoint.prices
+        for body in judge.write_requests(exchange):
+            tokens = guess_tokens(body, len(json.dumps(body)))
+            costs.append(prices.cost(tokens) * (1 + judge.reask) if prices else None)
+    return None if None in costs else sum(filter(None, costs))
 
 
 def _check_numbers(**numbers: float) -> None:

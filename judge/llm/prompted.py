@@ -1,7 +1,7 @@
 """A chat model as judge: asked for a label, read strictly, unscored where it gives none."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,24 +19,35 @@ from data.records import (
     unscored,
 )
 from data.rubric import read_rubric
-from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
+from judge.llm.answers import (
+    NO_ROOM,
+    OUT_OF_TOKENS,
+    Answer,
+    Unusable,
+    read_answer,
+    sample_probabilities,
+    shorten,
+)
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from judge.llm.judge_prompt import REASON, Mode, PromptForm, default_program, make_form, present, read_program
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.prompt_injection import DelimitedExchange
 
-CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."
+CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
 
 FORM_TOKENS: Final = 512
 WORD_TOKENS: Final = 4  # a label is one token or two; what begins otherwise is none, and need not go on
+REASONING_TOKENS: Final = 2048  # of a model that reasons before it answers with a word
 # Under a grammar the labels need not be among the likeliest tokens; this server lists as many as it is asked.
 MANY_LOGPROBS: Final = 500
-# How servers are told to choose between words; OpenAI's takes no such thing.
+LABEL_SCHEMA: Final = {"name": "label", "schema": {"type": "string", "enum": list(LABELS)}}
+# How servers are told to choose between words; OpenAI's takes no such thing. Most others take `schema`.
 CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "llama.cpp": {"grammar": "root ::= " + " | ".join(f'"{label}"' for label in LABELS)},
     "vllm": {"structured_outputs": {"choice": list(LABELS)}},
     "sglang": {"regex": f"({'|'.join(LABELS)})"},
+    "schema": {"response_format": {"type": "json_schema", "json_schema": LABEL_SCHEMA}},
 }
 
 
@@ -56,12 +67,12 @@ class PromptedJudge(LanguageModelJudge):
 
     `mode`: a reason and a label (direct), the rubric's components before the label (analytic), or one word
     (label): no reason then, and a few tokens of output. In that mode `constraint` names a server that is to
-    say nothing but a label. `max_tokens` is 512, and 4 in mode label, unless set.
+    say nothing but a label. `max_tokens` is 512, and 4 in mode label (2048 for a model that reasons first).
 
     `probabilities`: from the `logprobs` of the label, from the parts of k `samples`, or `none`; `auto` takes
     samples where more than one is asked for, else logprobs where the server gives them. With neither, the
     label gets probability 1: shares are then counts of labels, and log-losses mean nothing before a
-    calibration.
+    calibration. `name` is the judge's name in tables and run folders.
 
     `reask = 1` asks once more after an answer that cannot be read. `program` is a file that `optimize` wrote.
     `reason_characters` bounds the reason through the schema, for servers that hold to it.
@@ -78,7 +89,7 @@ class PromptedJudge(LanguageModelJudge):
         samples: int = 1,
         probabilities: Literal["auto", "logprobs", "samples", "none"] = "auto",
         temperature: float | None = None,
-        constraint: Literal["", "llama.cpp", "vllm", "sglang"] = "",
+        constraint: Literal["", "llama.cpp", "vllm", "sglang", "schema"] = "",
         max_tokens: int | None = None,
         seed: int = 0,
         reask: Literal[0, 1] = 0,
@@ -87,10 +98,11 @@ class PromptedJudge(LanguageModelJudge):
         json_schema: Literal["auto", "always", "never"] = "auto",
         reason_characters: int = 0,
         extra_body: dict[str, Any] | None = None,
+        name: str = "prompted",
         **endpoint: Unpack[EndpointOptions],
     ) -> None:
         if not endpoint.get("model"):
-            raise UserError('model: missing; name one in a TOML file: kind = "prompted", model = "..."')
+            raise UserError("model: missing; use --judge openai:MODEL or URL#MODEL, or set it in a TOML file")
         if samples < 1 or (probabilities == "samples" and samples < 2):
             raise UserError(f"samples: {samples} is too few; probabilities from samples need two at least")
         if probabilities == "none" and samples > 1:
@@ -104,11 +116,12 @@ class PromptedJudge(LanguageModelJudge):
             option = "reason_characters" if reason_characters else "json_schema"
             raise UserError(f'{option}: not with mode = "label", which asks for a word; see constraint')
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
+        self.max_tokens = max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS)
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
         self.endpoint = Endpoint(**endpoint)
         self.model, self.concurrency = self.endpoint.model, self.endpoint.concurrency
         self.rubric = read_rubric(rubric)
-        self.name, self.unit = self.rubric.name_judge("prompted"), self.rubric.unit
+        self.name, self.unit = self.rubric.name_judge(name), self.rubric.unit
         self.program = default_program(self.rubric, mode)
         if program:
             self.program = read_program(Path(program), self.rubric, mode)
@@ -122,7 +135,7 @@ class PromptedJudge(LanguageModelJudge):
         self.chat = Chat(
             endpoint=self.endpoint,
             model=self.model,
-            max_tokens=max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS),
+            max_tokens=self.max_tokens,
             temperature=temperature if temperature is not None else float(samples > 1),
             logprobs=probabilities == "logprobs" or (probabilities == "auto" and samples == 1),
             schema=json_schema != "never",
@@ -152,7 +165,7 @@ class PromptedJudge(LanguageModelJudge):
         """A digest of all that decides a judgment; where the server stands does not."""
         probe = self._present(Exchange(id="", prompt="prompt", response="response")).text
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
-        decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
+        decoding = [self.chat.temperature, self.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
         source = [self.program.digest, self.rubric.digest]
         return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
@@ -161,10 +174,17 @@ class PromptedJudge(LanguageModelJudge):
         delimited = self._present(exchange)
         return self._tell(exchange, delimited, self.ask(delimited.text, self.form))
 
+    def report(self, judgments: Iterable[Judgment]) -> list[str]:
+        """Report how many labels came without probabilities."""
+        if not self.chat.logprobs:
+            return []
+        given = [item.probabilities for item in judgments if item.probabilities]
+        certain = sum(max(weights.values()) == 1 for weights in given)
+        labels = f"{certain:,} of {len(given):,} labels count as certain"
+        return [f"{labels}: the server returned no logprobs for them."] if certain else []
+
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
-        if self.reask:
-            raise UserError("--batch: not with reask = 1, which asks one thing after another")
         messages = self.form.messages(self._present(exchange).text)
         return [
             self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
@@ -230,9 +250,11 @@ class PromptedJudge(LanguageModelJudge):
         messages, times = form.messages(text), 1
         usages: list[Mapping[str, float]] = []
         answer: Answer | Unusable = Unusable(reason="not asked")
-        for _ in range(1 + self.reask):
+        left = self.reask
+        while True:
             reply: Reply | CallFailed
             try:
+                limit = self.chat.max_tokens
                 reply = self.chat.ask(messages, schema=form.schema, seed=seed, times=times)
             except CallFailed as failure:
                 reply = failure
@@ -240,6 +262,13 @@ class PromptedJudge(LanguageModelJudge):
             answer = _read(reply, form)
             if isinstance(answer, Answer) or isinstance(reply, CallFailed):
                 break
+            # Reasoning used up the tokens of a word: allow more, in this call and in all that follow.
+            if answer.reason == NO_ROOM and limit == WORD_TOKENS and form.is_word:
+                self.chat.max_tokens = REASONING_TOKENS
+                continue
+            if not left:
+                break
+            left -= 1
             # A model that ran out of tokens needs room; any other needs to hear what was wrong.
             if OUT_OF_TOKENS in answer.reason:
                 times = 2

@@ -1,13 +1,13 @@
-"""Report sections on agreement with people, beside ceiling, baselines and costs, and on confusion."""
+"""Report sections on judges, on agreement beside ceiling and baselines, and on confusion."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from calibration.estimate import OF_THESE_RATERS
-from calibration.fit import CalibrationReport, RunRow
+from calibration.fit import CalibrationReport
 from data.records import NOUNS, PROMPT_NOUNS
-from data.text import AnyEstimate, number, show_estimate
-from reports.calibration.verdict import say_ceiling
+from data.text import AnyEstimate, money, number, show_estimate
+from reports.calibration.verdict import RIVALS, say_ceiling
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
 
@@ -20,8 +20,6 @@ METRIC_NAMES = {
     "alpha_ordinal": "Krippendorff's alpha, ordinal",
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
-# Not by their own names: the judge may be `length` too.
-BASELINES: Final = {"length": "counting words", "majority": "the most common label"}
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
@@ -101,18 +99,13 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     ceiling = report.ceiling
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
-        yield BASELINES.get(baseline.name, baseline.name), "rival", baseline.metrics
+        yield RIVALS.get(baseline.name, baseline.name), "rival", baseline.metrics
     if not ceiling.not_identifiable:
         yield (
             "a person",
             "people",
-            as_matched({"qwk": ceiling.person_against_rest, "alpha_ordinal": ceiling.alpha_ordinal}),
+            {**report.runs[-1].metrics, "alpha_ordinal": ceiling.alpha_ordinal},
         )
-
-
-def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
-    """Add the matched kappa of people: their labels are as frequent as ratings, so it is the same."""
-    return {**metrics, "qwk_matched": metrics["qwk"]}
 
 
 def _clusters(report: CalibrationReport) -> str:
@@ -130,9 +123,7 @@ def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
         )
         if ceiling.speaks_for != "people":
             yield "So few raters are a panel: these figures describe these raters, not people in general."
-    if test and test.undefined:
-        yield f"The alternative-annotator test is undefined: {test.undefined}."
-    elif test:
+    if test and not test.undefined:
         yield (
             f"To pass the alternative-annotator test, the judge must beat half of the raters (epsilon "
             f"{number(test.epsilon)}); its mean advantage is {show_estimate(test.advantage)}."
@@ -146,7 +137,7 @@ def confusion_section(report: CalibrationReport) -> Section:
     for label, line in zip(labels, counts, strict=True):
         total = sum(line)
         cells = [
-            Cell(f"{count:,} ({100 * count / total:.0f} %)", -count / total) if total else Cell(f"{count:,}")
+            Cell(f"{count:,} ({100 * count / total:.0f}%)", -count / total) if total else Cell(f"{count:,}")
             for count in line
         ]
         body.append(row(label, *cells, total))
@@ -167,36 +158,33 @@ def confusion_section(report: CalibrationReport) -> Section:
     )
 
 
-def runs_section(report: CalibrationReport) -> Section | None:
-    """Return judges, baselines and people in one table, by agreement, cost and time."""
-    runs = report.runs
-    judges = [run for run in runs if run.kind == "judge"]
-    has_costs = any(run.usd_per_1000 is not None or run.seconds_per_1000 is not None for run in judges)
-    if len(judges) < 2 and not has_costs:
-        return None
-    shown = [name for name in SHOWN if any(name in run.metrics for run in runs)]
-    table = Table(
-        caption=f"Agreement with people, and cost per 1,000 {NOUNS[report.judge.unit]}",
-        head=("who", *(METRIC_NAMES[name] for name in shown), "US dollars", "seconds", "ratings"),
-        rows=tuple(
-            row(
-                f"{run.name} (baseline)" if run.kind == "baseline" else run.name,
-                *(show_estimate(_metrics_of(run).get(name)) for name in shown),
-                number(run.usd_per_1000),
-                number(run.seconds_per_1000, 1),
-                run.n or "none",
-            )
-            for run in runs
+def judges_section(report: CalibrationReport) -> Section:
+    """Return judges, baselines and people in one table, by agreement, level error, cost and time."""
+    shares, rows = report.data.has_shares, []
+    for run in report.runs:
+        name = run.name
+        figures = [show_estimate(run.level_error, is_share=shares), money(run.usd_per_1000)]
+        figures.append(number(run.seconds_per_1000, 1))
+        if run.kind == "baseline":
+            name = f"{RIVALS.get(name, name)} (baseline)"
+        elif run.kind == "people":
+            name, figures = "one person (ceiling)", [""] * len(figures)
+        rows.append(row(name, show_estimate(run.metrics[report.headline]), *figures, run.n or "none"))
+    error = f"level error, {'points' if shares else 'of the mean'}"
+    return Section(
+        name="judges",
+        title="Judges",
+        short="Judges",
+        tables=(
+            Table(
+                caption=f"Agreement with human ratings; cost and time per 1,000 {NOUNS[report.judge.unit]}",
+                head=("judge", "weighted kappa", error, "cost", "seconds", "ratings"),
+                rows=tuple(rows),
+            ),
+        ),
+        notes=(
+            f"{METRIC_NAMES[report.headline]}. The level error is the mean absolute difference between the"
+            " judge and people over models, before correction. The ceiling is one person's agreement with the"
+            " median of the others.",
         ),
     )
-    return Section(
-        name="runs",
-        title="Agreement and cost",
-        short="Costs",
-        tables=(table,),
-        notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
-    )
-
-
-def _metrics_of(run: RunRow) -> Mapping[str, AnyEstimate]:
-    return as_matched(run.metrics) if run.kind == "people" else run.metrics

@@ -1,35 +1,34 @@
 """The report of a calibration: as a page, as JSON, and on the terminal."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from calibration.estimate import OF_THESE_RATERS, Estimate
+from calibration.estimate import OF_THESE_RATERS
 from calibration.fit import CalibrationReport
 from data.crisis import say_flags
-from data.rated_range import say_rated_range
 from data.records import NOUNS, to_plain
-from data.text import ends_of, number, printable
-from reports.calibration.agreement import agreement_section, confusion_section, runs_section
+from data.text import printable
+from reports.calibration.agreement import agreement_section, confusion_section, judges_section
 from reports.calibration.failures import bias_section, disagreements_section, emotions_section
 from reports.calibration.per_model import models_section
 from reports.calibration.probabilities import reliability_section
 from reports.calibration.verdict import (
-    ORDERED,
     count_people,
     refuse_part,
-    rivals,
     say_answers,
+    say_choice,
     say_headline,
     say_verdict,
 )
 from reports.markdown import write_page
 from reports.page import Page, Section, Table, row
-from reports.terminal import open_screen, print_lines, print_tables, print_text
+from reports.terminal import open_screen, print_lines, print_tables
 
 READING = (
     "A 95% confidence interval is in brackets. It covers ratings that are made as these were; another crowd, "
@@ -62,61 +61,37 @@ def plain_report(report: CalibrationReport) -> dict[str, Any]:
 
 
 def make_page(report: CalibrationReport) -> Page:
-    """Return the page of a report; sections without data are left out."""
-    sections = (
+    """Return the page of a report, all but a few sections folded; those without data are left out."""
+    sections = (judges_section(report), confusion_section(report), disagreements_section(report))
+    details = (
         agreement_section(report),
         models_section(report),
-        # Where it fails.
         bias_section(report),
         emotions_section(report),
-        confusion_section(report),
-        disagreements_section(report),
-        # What next.
         reliability_section(report),
-        runs_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),
         Section(name="misuse", title="Do not use it for", short="Not for", points=MISUSE),
         _provenance(report),
     )
-    names = report.data.models
+    data, names, noun = report.data, report.data.models, NOUNS[report.judge.unit]
     models = f"{len(names)} model{'s' if len(names) > 1 else ''}: {', '.join(names)}"
+    rated = f"{data.ratings:,} ratings of {data.responses:,} {noun} by {count_people(data.raters)}"
     return Page(
-        title=f"How far to trust {report.judge.name}",
-        subtitle=f"{_say_data(report)}; {models}",
+        title="Which judge to trust" if say_choice(report) else f"How far to trust {report.judge.name}",
+        subtitle=f"{rated}; {models}",
         verdict=(
+            *say_choice(report),
             say_headline(report),
             *filter(None, [refuse_part(report), report.judge.dimension_note]),
             *(f"{line}." for line in say_flags(report.flagged)),
         ),
         answers=tuple(say_answers(report)),
-        facts=tuple(_facts(report)),
-        sections=tuple(section for section in sections if section is not None),
+        sections=(
+            *filter(None, sections),
+            *(replace(section, is_folded=True) for section in details if section is not None),
+        ),
         foot="All figures are in report.json beside this page.",
     )
-
-
-def _say_data(report: CalibrationReport) -> str:
-    data, noun = report.data, NOUNS[report.judge.unit]
-    return f"{data.ratings:,} ratings of {data.responses:,} {noun} by {count_people(data.raters)}"
-
-
-def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
-    ceiling = report.ceiling
-    yield _fact("Weighted kappa with people", report.agreement.metrics[report.headline])
-    for name, reached in rivals(report)[:1]:
-        yield _fact(f"{name[0].upper()}{name[1:]}", reached)
-    if not ceiling.not_identifiable:
-        yield _fact("A person against the others", ceiling.person_against_rest)
-    if len(report.agreement.levels.models) >= ORDERED:
-        yield _fact("Order of models (tau)", report.agreement.levels.tau)
-    if unscored := report.data.unscored:
-        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in unscored.items())
-        yield "Unscored", f"{sum(unscored.values()):,}", reasons
-
-
-def _fact(name: str, estimate: Estimate) -> tuple[str, str, str]:
-    value, low, high = ends_of(estimate)
-    return name, number(value), "" if low is None else f"{number(low)} to {number(high)}"
 
 
 def _provenance(report: CalibrationReport) -> Section:
@@ -151,22 +126,16 @@ def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:
     return flat
 
 
-def print_report(
-    report: CalibrationReport, written: Sequence[Path], *, is_verbose: bool = False, has_rivals: bool = False
-) -> None:
-    """Print the verdict, with several judges the table of all; if verbose, every table of the page."""
+def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
+    """Print the table of judges below the first sentence of the verdict; with several judges no answers."""
     screen = open_screen()
-    for sentence in say_verdict(report):
+    choice = say_choice(report)
+    for number, sentence in enumerate([*choice, say_headline(report)] if choice else say_verdict(report)):
+        if number == 1:
+            print_tables(judges_section(report).tables, screen)
         lines = textwrap.wrap(printable(sentence), max(40, min(screen.width, 100) - 2))
         screen.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
-    sections = make_page(report).sections if is_verbose or has_rivals else ()
-    for section in sections:
-        if section.tables and (is_verbose or section.name == "runs"):
-            screen.print()
-            print_text(screen, section.title, "bold")
-            print_tables(section.tables, screen)
     notes = [
-        *([f"{_say_data(report)}", *say_rated_range(report.calibration.covers)] if is_verbose else []),
         *([OF_THESE_RATERS] if report.data.speaks_for != "people" else []),
         *filter(None, [report.judge.dimension_note]),
         *say_flags(report.flagged),

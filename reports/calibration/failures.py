@@ -20,7 +20,7 @@ LEVELS = {
     "mean": ("points of the scale", 1, 2, 0.5),
 }
 REACH = 1.96  # standard errors to either side in a 95% confidence interval
-MOST_EXAMPLES = 4  # on either side
+MOST_EXAMPLES = 10
 
 
 def bias_section(report: CalibrationReport) -> Section | None:
@@ -196,13 +196,13 @@ def emotions_section(report: CalibrationReport) -> Section | None:
 
 def disagreements_section(report: CalibrationReport) -> Section | None:
     """Return the responses on which the judge was most certain of another label than people gave."""
-    sides = {"Too high": report.disagreements.too_kind, "Too low": report.disagreements.too_harsh}
-    examples = tuple(
-        _example(item, title) for title, worst in sides.items() for item in worst[:MOST_EXAMPLES]
-    )
+    high, low = report.disagreements.too_kind, report.disagreements.too_harsh
+    half = max(MOST_EXAMPLES // 2, MOST_EXAMPLES - len(low))
+    shown = [*(("Too high", item) for item in high[:half]), *(("Too low", item) for item in low)]
+    examples = tuple(_example(item, title) for title, item in shown[:MOST_EXAMPLES])
     if not examples:
         return None
-    total = sum(map(len, sides.values()))
+    total = len(high) + len(low)
     return Section(
         name="disagreements",
         title="The worst disagreements",

@@ -7,12 +7,12 @@ from math import inf, isfinite
 from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
 from calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
-from calibration.fit import CalibrationReport
+from calibration.fit import CalibrationReport, RunRow
 from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError
 from data.records import NOUNS
 from data.rubric import in_words
-from data.text import number, show
+from data.text import listed, money, number, show
 
 NAMED = 4  # of several biases or models
 STEPS = 3  # to take next
@@ -21,7 +21,7 @@ ORDERED = 4  # models from which on their order says anything
 USEFUL = 0.2  # of the whole scale: a level known less exactly is of no use
 CLOSE = 0.05  # of kappas that are told to be the same
 HOLDS = 0.7  # of the left-out models inside their intervals, of which there are few
-RIVALS = {"length": "counting words", "majority": "always giving the most common label"}
+RIVALS = {"length": "counting words", "majority": "the most common label"}
 BIASES = {  # where a judge's scores are too high or too low
     "level": "overall",
     "length": "for longer {noun} relative to shorter ones",
@@ -48,12 +48,61 @@ class NewModels:
 
 
 def say_verdict(report: CalibrationReport) -> list[str]:
-    """Return the headline and the answers beneath it, as sentences."""
-    return [say_headline(report), *(f"{question} {answer}" for question, answer in say_answers(report))]
+    """Return the headline and the answers beneath it, as sentences; with several judges the choice first."""
+    answers = (f"{question} {answer}" for question, answer in say_answers(report))
+    return [*say_choice(report), say_headline(report), *answers]
+
+
+def _best_judges(report: CalibrationReport) -> list[RunRow]:
+    """Return the judges within the interval of the best one, the best first; empty without one."""
+    judges = [run for run in report.runs if run.kind == "judge" and isfinite(_kappa(run, report).value)]
+    judges.sort(key=lambda run: -_kappa(run, report).value)
+    ends = _kappa(judges[0], report).interval if judges else None
+    if ends is None or any(reached.value >= ends.low for _, reached in rivals(report)):
+        return []
+    return [run for run in judges if _kappa(run, report).value >= ends.low]
+
+
+def choose_judge(report: CalibrationReport) -> RunRow | None:
+    """Choose the cheapest of the judges within the interval of the best one; None where that is not known."""
+    return min(_best_judges(report), key=_cost, default=None)
+
+
+def say_choice(report: CalibrationReport) -> list[str]:
+    """Return in one sentence which of several judges to choose."""
+    judges = [run for run in report.runs if run.kind == "judge"]
+    if len(judges) < 2:
+        return []
+    chosen, within = choose_judge(report), _best_judges(report)
+    if chosen is None:
+        return [f"No judge can be chosen yet: none is shown to agree better than {rivals(report)[0][0]}."]
+    best, *others = within
+    sentence = f"{best.name} agrees with your raters best (weighted kappa {_plain(_kappa(best, report))})"
+    if chosen is not best:
+        instead = f"costs {money(_cost(chosen))} per 1,000 instead of {money(best.usd_per_1000)}"
+        price = instead if _cost(chosen) else "free"
+        return [f"{sentence}; {chosen.name} is within its confidence interval and {price}."]
+    if not others:
+        return [f"{sentence}; no other judge is within its confidence interval."]
+    are = f"{listed([run.name for run in others])} {'is' if len(others) == 1 else 'are'}"
+    return [f"{sentence}; {are} within its confidence interval and not cheaper."]
+
+
+def _kappa(run: RunRow, report: CalibrationReport) -> Estimate:
+    return run.metrics[report.headline]
+
+
+def _cost(run: RunRow) -> float:
+    return inf if run.usd_per_1000 is None else run.usd_per_1000
 
 
 def say_headline(report: CalibrationReport) -> str:
-    """Return in one sentence whether to rely on the judge."""
+    """Return in one sentence whether to rely on the calibrated judge."""
+    several = sum(run.kind == "judge" for run in report.runs) > 1
+    return f"{report.runs[0].name}: {_headline(report)}" if several else _headline(report)
+
+
+def _headline(report: CalibrationReport) -> str:
     data = report.data
     kappa = report.agreement.metrics[report.headline]
     if not isfinite(kappa.value):
@@ -83,7 +132,7 @@ def say_headline(report: CalibrationReport) -> str:
 def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
     """Return four questions, each with its answer."""
     answers = {
-        "Can I use it?": [_say_use(report), _say_agreement(report), say_ceiling(report)],
+        "Can I use it?": [_say_use(report), say_ceiling(report)],
         "For which models?": [_say_models(report)],
         "Where does it fail?": [
             _say_levels(report),
@@ -145,17 +194,6 @@ def _say_use(report: CalibrationReport) -> str:
     if report.data.speaks_for != "people":
         return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
     return f"For models, yes, once corrected. For single {NOUNS[report.judge.unit]}, no."
-
-
-def _say_agreement(report: CalibrationReport) -> str:
-    kappa = report.agreement.metrics[report.headline]
-    if not isfinite(kappa.value):
-        return ""
-    others = [f"{name} reaches {_plain(Estimate(estimate.value, None))}" for name, estimate in rivals(report)]
-    return (
-        f"Its weighted kappa with single ratings is {_plain(kappa)}; {', '.join(others)}"
-        " (1 is perfect agreement, 0 is chance)."
-    )
 
 
 def say_ceiling(report: CalibrationReport) -> str:

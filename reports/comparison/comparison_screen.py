@@ -18,9 +18,7 @@ SHOWN = 3  # prompts of a comparison of two
 LETTERS = 150  # of a reply
 
 
-def print_compared(
-    compared: ComparedRuns, texts: Mapping[str, Exchange], *, has_reference: bool = True
-) -> None:
+def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> None:
     """Print the most important figures; the page and the JSON have the rest."""
     screen = open_screen()
     first, *others = verdict_sentences(compared)
@@ -28,7 +26,7 @@ def print_compared(
     for sentence in others:
         print_text(screen, sentence)
     screen.print()
-    print_tables([level_table(_levels(compared, has_reference), screen, compared.judge.unit)], screen)
+    print_tables([level_table(_levels(compared), screen, compared.judge.unit)], screen)
     for note in notes(compared):
         print_text(screen, note, "dim")
     if len(compared.pairs) == 1:
@@ -39,7 +37,7 @@ def print_compared(
         print_text(screen, f"- {step}")
 
 
-def _levels(compared: ComparedRuns, has_reference: bool) -> list[LevelRow]:
+def _levels(compared: ComparedRuns) -> list[LevelRow]:
     """Return the models in their order, then the baselines and the study's models for reference."""
     rows = []
     for level in compared.models:
@@ -51,7 +49,7 @@ def _levels(compared: ComparedRuns, has_reference: bool) -> list[LevelRow]:
         rows.append(LevelRow(name=name, shares=shares, count=f"{level.judged:,}"))
     rows += [LevelRow(name=study.name, shares=study.shares, count="study") for study in compared.baselines]
     named = {study.name for study in compared.baselines}
-    if has_reference and compared.corrector.calibration is not None and compared.judge.unit == REPLY:
+    if compared.corrector.calibration is not None and compared.judge.unit == REPLY:
         rows += [row for row in reference_rows() if row.name not in named]
     return rows
 

@@ -94,7 +94,7 @@ def test_a_sheet_in_other_words_gives_the_same_calibration(scored: list[Row]) ->
 def test_stars_are_cut_into_labels_and_it_is_said(scored: list[Row]) -> None:
     rated = ratings(scored)
     rows = [{"id": row["id"], "rater": row["rater"], "Stars": 2 * row["rating"] - 1} for row in rated]
-    done = calibrate("run", write_csv(Path("sheet.csv"), rows), "-v")
+    done = calibrate("run", write_csv(Path("sheet.csv"), rows))
     assert done.exit_code == 0, done.output
     said = (
         "stars 1 to 5 read as Bad 1-2, Okay 3, Good 4-5 (thirds of the scale; --cut OKAY,GOOD sets another)"
@@ -234,8 +234,6 @@ def test_of_a_mixed_file_people_s_ratings_are_used(scored: list[Row]) -> None:
     assert done.exit_code == 0 and note in done.stderr
     assert report()["agreement"] == expected["agreement"]
     assert Path("out/calibration.json").exists()
-    chosen = calibrate("run", mixed, "--rater", "claude-3-opus")
-    assert chosen.exit_code == 2 and "ratings: none by claude-3-opus" in chosen.stderr
     tables = [run("compare", file, "--baseline", "ada", "--json") for file in ("people.csv", mixed)]
     assert note in tables[1].stderr
     figures = [json.loads(table.stdout) | {"source": "", "notes": ""} for table in tables]

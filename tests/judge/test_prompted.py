@@ -18,7 +18,7 @@ from data.errors import UserError
 from data.records import Exchange, Judgment
 from judge.base import load_judge
 from judge.llm.prompt_injection import delimit_exchange
-from judge.llm.prompted import PromptedJudge
+from judge.llm.prompted import LABEL_SCHEMA, PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 GOOD = '{"reason": "It feels with the speaker.", "label": "Good"}'
@@ -263,6 +263,7 @@ def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
         ("llama.cpp", {"grammar": 'root ::= "Bad" | "Okay" | "Good"', "top_logprobs": 500}),
         ("vllm", {"structured_outputs": {"choice": ["Bad", "Okay", "Good"]}, "top_logprobs": 20}),
         ("sglang", {"regex": "(Bad|Okay|Good)"}),
+        ("schema", {"response_format": {"type": "json_schema", "json_schema": LABEL_SCHEMA}}),
     ],
 )
 def test_a_server_is_held_to_the_words(ask: Ask, constraint: str, sent: dict[str, Any]) -> None:

@@ -32,8 +32,8 @@ from reports.charts import Line, Mark, dot_plot, line_chart, visible
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
-    *("verdict", "agreement", "models", "bias", "emotions", "confusion", "disagreements"),
-    *("reliability", "runs", "reading", "misuse", "provenance"),
+    *("verdict", "judges", "confusion", "disagreements"),
+    *("agreement", "models", "bias", "emotions", "reliability", "reading", "misuse", "provenance"),
 )
 QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -92,7 +92,11 @@ def test_the_sections_stand_in_order_verdict_first(page: str) -> None:
     assert links == [f"#{name}" for name in ORDER]
     verdict = outline.all("section")[0]["text"]
     places = [verdict.index(question) for question in QUESTIONS]
-    assert places == sorted(places) and "Its weighted kappa with single ratings" in verdict
+    assert places == sorted(places)
+    folded = [item["at"]["id"] for item in outline.all("section") if "details" in item["in"]]
+    assert tuple(folded) == ORDER[4:]
+    worst = [item for item in outline.all("article") if item["at"]["aria-labelledby"].startswith("disag")]
+    assert len(worst) == 10
 
 
 def test_headings_go_down_one_step_at_a_time(page: str) -> None:
@@ -209,7 +213,7 @@ def test_the_same_result_gives_the_same_page(tmp_path: Path, written: tuple[str,
 
 def test_the_json_is_the_result_and_a_verdict(written: tuple[str, str, Any]) -> None:
     _, _, plain = written
-    assert [said for said in plain["verdict"][1:] if not said.startswith(QUESTIONS)] == []
+    assert [said for said in plain["verdict"][2:] if not said.startswith(QUESTIONS)] == []
     figures = json.loads(json.dumps(to_plain(one_rater()), allow_nan=False))
     assert {**plain, **figures} == plain and set(plain) - set(figures) == {"verdict"}
 
@@ -273,7 +277,7 @@ def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_sc
     mine = [replace(item, rater="me") for item in ratings if not item.id.endswith("cyd")]
     report = calibrate_world((judges, mine, exchanges))
     html, markdown, plain = write(report, tmp_path)
-    assert plain["verdict"][0].startswith("Do not rely on it")
+    assert plain["verdict"][0].startswith("No judge can be chosen yet")
     assert "by 1 person;" in html and "1 people" not in html
     assert html.count("too few") <= 2 and "(tau)" not in html
     assert "None of the 32 emotions has the 30 ratings needed: each has 3 to 4." in markdown

@@ -1,14 +1,17 @@
 """A real model, on this machine, as judge and as the one who answers; a tiny one speaks System One."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from real_servers import find_smollm2, start_llama_server
 
+import cli
 from data.records import Exchange
-from data.tables import SAMPLE_PROMPTS, read_exchanges
+from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
 from judge.llm.prompted import PromptedJudge
 
@@ -53,6 +56,20 @@ def test_a_real_server_gives_labels_with_probabilities(
     assert 0.999 < sum((first.probabilities or {}).values()) < 1.001
     assert max((first.probabilities or {}).values()) < 1, "not certain, as a label without logprobs would be"
     assert (first.usage or {})["output_tokens"] > 5
+
+
+def test_a_model_by_its_url_scores_a_file(
+    llama: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows(Path("replies.jsonl"), [{"prompt": EXCHANGE.prompt, "response": EXCHANGE.response}])
+    words = ["score", "replies.jsonl", "--judge", f"{llama}#org/smollm2", "--json"]
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["judge"], found["cost"], found["report"]) == ("smollm2", 0, []), "with logprobs"
+    (judgment,) = read_judgments(Path(found["run"], "judgments.jsonl"))
+    assert judgment.label and 0 < max((judgment.probabilities or {}).values()) < 1
 
 
 def test_a_words_probabilities_are_those_of_sampling(
