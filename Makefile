@@ -17,6 +17,8 @@ FAST_EXTRAS = calibrate nightly parquet prompted serve test
 EXTRAS = $(FAST_EXTRAS) check docs optimize ray stores train
 # Extras with a lock of their own in requirements/: those that the images and the GitHub Action install.
 LOCKED_EXTRAS = excel nightly parquet prompted serve stores
+# Those that the commands need which `make demo` leads to; the others are large and read more kinds of files.
+DEMO_EXTRAS = nightly prompted serve
 
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said. --no-compile: half of the
@@ -31,13 +33,16 @@ unexport PYTHONPATH
 # and its like anew: 15 s in place of 4.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types pytest docs plugins versions bench trust lock audit clean
+.PHONY: help demo install test check lint types pytest docs plugins versions bench trust lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.run ## score the sample responses (JUDGE=length for another judge)
 	$(BIN)/python cli.py score data/samples/responses.jsonl --judge $(JUDGE)
+
+install: .venv/.install ## install everything but training: .venv/bin/empathy-judge
+	@echo "Installed. Next: $(BIN)/empathy-judge score data/samples/responses.jsonl"
 
 test: lint types pytest ## lint, types and the fast tests: five minutes once installed
 
@@ -132,10 +137,15 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	@touch $@
 
 # All packages are in the lock, so none is looked for beside it; ours is built with the setuptools that are there.
-.venv/.run: .venv/.python pyproject.toml requirements-run.lock
-	@echo "Installing what running needs (about 200 MB) ..."
-	$(INSTALL) --no-deps --require-hashes -r requirements-run.lock
+.venv/.run: .venv/.python pyproject.toml requirements-run.lock $(DEMO_EXTRAS:%=requirements/%.lock)
+	@echo "Installing what the commands need (about 350 MB on disk) ..."
+	$(INSTALL) --no-deps --require-hashes -r requirements-run.lock $(DEMO_EXTRAS:%=-r requirements/%.lock)
 	$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.install: .venv/.run $(LOCKED_EXTRAS:%=requirements/%.lock)
+	@echo "Installing readers of Parquet and object stores (about 200 MB on disk) ..."
+	$(INSTALL) --no-deps --require-hashes $(LOCKED_EXTRAS:%=-r requirements/%.lock)
 	@touch $@
 
 .venv/.fast: .venv/.run requirements-fast.lock

@@ -1,6 +1,7 @@
 """Find the command, and turn errors into words and an exit code."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 
-from data.errors import Interrupted, UserError, install_hint
+from data.errors import Interrupted, UserError, install_hint, requirements
 from data.text import printable_lines
 
 VERSION = "0.1.0"
@@ -43,14 +44,6 @@ GROUPS = {
     },
 }
 COMMANDS = {name: path for group in GROUPS.values() for name, path in group.items()}
-EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
-    "calibrate": ("jinja2",),
-    "nightly": ("sqlalchemy", "openpyxl", "psycopg"),
-    "prompted": ("dspy", "optuna", "gepa"),
-    "serve": ("fastapi", "uvicorn", "prometheus_client"),
-    "parquet": ("pyarrow",),
-    "ray": ("ray",),
-}
 
 
 @contextmanager
@@ -130,12 +123,12 @@ class Commands(click.Group):
             click.echo(f"error: {printable_lines(place + explain(error))}", err=True)
             raise click.exceptions.Exit(5) from error
         except ModuleNotFoundError as error:
-            extra = next((extra for extra, names in EXTRAS.items() if error.name in names), None)
-            if extra is None:
+            package = re.compile((error.name or "").replace("_", "-") + r"\b")
+            extras = [extra for extra, items in requirements().items() if any(map(package.match, items))]
+            if not extras:
                 raise
-            click.echo(
-                f"error: {error.name} is not installed; it comes with: {install_hint(extra)}", err=True
-            )
+            hint = install_hint(extras[0])
+            click.echo(f"error: {error.name} is not installed; install it with: {hint}", err=True)
             raise click.exceptions.Exit(UserError.exit_code) from error
         except KeyboardInterrupt as interrupt:
             click.echo("error: interrupted; no file is left half written. Give the command again", err=True)

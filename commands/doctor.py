@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from commands.shared.options import FILE, say_next
+from data.tables import SAMPLE_RESPONSES
 
 WHERE = {
     "bash": 'eval "$(empathy-judge completion bash)"  in ~/.bashrc',
@@ -40,7 +41,7 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
     if not as_json and exit_code:
         say_next("once that is mended", "doctor", *files)
     elif not as_json:
-        say_next("score your replies with `score`, or try the samples with `make demo`")
+        say_next("score the sample replies, or a file of yours", "score", SAMPLE_RESPONSES)
     ctx.exit(exit_code)
 
 

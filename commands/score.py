@@ -32,7 +32,7 @@ from data.storage import Columns
 if TYPE_CHECKING:
     from data.storage import Source
     from judge.base import Judge
-    from judge.scoring import ScoredRun
+    from judge.scoring import SummarizedRun
 
 
 @click.command()
@@ -226,7 +226,7 @@ def score(
     ctx.exit(code)
 
 
-def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> None:
+def _write_conversations(html: Path, source: "Source", scored: "SummarizedRun") -> None:
     """The page of the conversations that were judged."""
     from data.files import write_texts
     from reports.conversation_page import conversation_page, read_judged, say_levels
@@ -243,7 +243,7 @@ def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> N
     write_texts({html.name: as_page(page)}, html.parent)
 
 
-def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
+def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
     """What to do with these figures, or what keeps them from being told."""
     from calibration.shares.transport import LEAST_REPLIES
     from data.records import NOUNS

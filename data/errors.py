@@ -1,8 +1,14 @@
 """The errors a person can mend; `cli.py` prints them without a traceback. Bugs keep theirs."""
 
+import shlex
+import sys
+import tomllib
+from importlib.metadata import requires
+from importlib.util import find_spec
 from pathlib import Path
 
-PINNED = Path(__file__).parents[1] / "constraints.txt"  # there in a checkout, and not in an installed package
+ROOT = Path(__file__).parents[1]
+PINNED = ROOT / "constraints.txt"  # there in a checkout, and not in an installed package
 
 
 class UserError(Exception):
@@ -33,12 +39,27 @@ class StaleCalibration(UserError):
     exit_code = 4
 
 
-def install_hint(extra: str = "") -> str:
-    """Say how the packages of an extra are installed: in a checkout with its pinned versions.
+def requirements() -> dict[str, list[str]]:
+    """Return the packages that each extra needs; those that every installation needs are under ""."""
+    source = ROOT / "pyproject.toml"
+    if source.exists():  # a checkout: what is installed may be older
+        project = tomllib.loads(source.read_text(encoding="utf-8"))["project"]
+        return {"": project["dependencies"], **project["optional-dependencies"]}
+    found: dict[str, list[str]] = {}
+    for line in requires("empathy-judge") or ():
+        package, _, marker = line.partition(";")
+        found.setdefault(marker.partition('extra == "')[2].rstrip('"'), []).append(package.strip())
+    return found
 
-    >>> install_hint("nightly").endswith("[nightly]'")
+
+def install_hint(*names: str) -> str:
+    """Return the command that installs extras or other packages; it works in any folder.
+
+    >>> "pip install mlflow" in install_hint("mlflow")
     True
     """
-    if PINNED.exists():
-        return f"pip install -c {PINNED.name} -e " + (f"'.[{extra}]'" if extra else ".")
-    return f"pip install 'empathy-judge[{extra}]'" if extra else "pip install empathy-judge"
+    words = ["install", *(item for name in names for item in requirements().get(name, [name]))]
+    words += ["-c", str(PINNED)] if PINNED.exists() else []
+    if find_spec("pip"):
+        return shlex.join([sys.executable, "-m", "pip", *words])
+    return shlex.join(["uv", "pip", *words, "--python", sys.executable])

@@ -11,7 +11,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from data.errors import OperationalError, UserError
+from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors
 from data.text import PASSWORD
 
@@ -197,7 +197,8 @@ def store_errors(table: object) -> Iterator[None]:
     except ValueError as error:  # a driver's own word for an address it cannot read
         raise UserError(f"{table}: {error}; {KNOWN_PLACES}") from error
     except ImportError as error:  # fsspec names the driver that is missing
-        raise UserError(f"{table}: {error}; pip install fsspec, and the driver of the store") from error
+        hint = f"install fsspec and the driver of the store, such as {install_hint('stores')}"
+        raise UserError(f"{table}: {error}; {hint}") from error
     except Exception as error:  # drivers raise errors of their own for what the world does to them
         problem = str(error).strip() or type(error).__name__
         raise OperationalError(

@@ -79,6 +79,16 @@ class ModelShares:
     corrected: Mapping[str, ShareEstimate] | None
     refused: str | None
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Read a model of `summary.json`."""
+        return cls(
+            **{key: row[key] for key in ("model", "judged", "unscored", "reasons")},
+            shares=_shares(row["shares"]),
+            corrected=_shares(row["corrected"]) if row.get("corrected") else None,
+            refused=row.get("refused"),
+        )
+
     @property
     def good(self) -> ShareEstimate | None:
         """The share of Good, corrected where the judge has a calibration; None where that is refused."""
@@ -156,15 +166,7 @@ class JudgeClient:
         rows = [item.row if isinstance(item, ReplyJudgment) else item for item in judgments]
         counted = [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
         found = self._connection.ask("/v1/shares", {"judgments": counted, "seed": seed})
-        return [
-            ModelShares(
-                **{key: row[key] for key in ("model", "judged", "unscored", "reasons")},
-                shares=_shares(row["shares"]),
-                corrected=_shares(row["corrected"]) if row.get("corrected") else None,
-                refused=row.get("refused"),
-            )
-            for row in found["models"]
-        ]
+        return list(map(ModelShares.from_row, found["models"]))
 
     def close(self) -> None:
         """End the child process; the next request starts another."""

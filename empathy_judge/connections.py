@@ -39,6 +39,13 @@ class _EndedBefore(Exception):
     """The child ended before the request was sent."""
 
 
+def start_command(python: str | None = None) -> list[str]:
+    """Return the words that start a command of ours, in this environment or in that of another Python."""
+    python = python or os.environ.get(PYTHON)
+    # In this environment the file is known; another has its own copy of it.
+    return [python, "-I", "-m", "empathy_judge.start"] if python else [sys.executable, "-I", str(START)]
+
+
 class JudgeConnection(Protocol):
     """A connection that answers a body sent to a route."""
 
@@ -56,11 +63,8 @@ class ChildConnection:
     def __init__(
         self, judge: str, calibration: str | None, *, python: str | None, timeout: float | None
     ) -> None:
-        self._python = python or os.environ.get(PYTHON) or None
         options = ["--judge", judge, *(["--calibration", calibration] if calibration else [])]
-        # In this environment the file is known; another has its own copy of it.
-        start = [str(START)] if self._python is None else ["-m", "empathy_judge.start"]
-        self._command = [self._python or sys.executable, "-I", *start, *options]
+        self._command = [*start_command(python), "serve", "--stdio", *options]
         self._timeout = timeout
         self._lock = threading.Lock()
         self._child: _Child | None = None

@@ -8,21 +8,11 @@ from time import sleep
 from typing import Any
 
 HOME = Path(__file__).resolve().parents[1]  # with all of our packages: a checkout, or site-packages
-OURS = (
-    "data",
-    "calibration",
-    "judge",
-    "reports",
-    "nightly",
-    "emotionbench",
-    "server",
-    "rating",
-    "commands",
-    "cli",
-)
+OURS = ["data", "calibration", "judge", "reports", "nightly", "emotionbench", "server", "rating"]
+OURS += ["commands", "cli"]
 HOW = (
-    "give the judge an environment of its own (uv tool install empathy-judge, or a venv), and name its "
-    "Python in the variable EMPATHY_JUDGE_PYTHON"
+    "create an environment for the judge alone (python -m venv), install it there, and name that Python in "
+    "the variable EMPATHY_JUDGE_PYTHON"
 )
 
 
@@ -53,12 +43,12 @@ def _has_our_names(folder: Path) -> bool:
 
 
 def _run_child() -> None:
-    """Start `serve --stdio` with the options given, and end with the parent."""
+    """Run a command that ends with the parent process."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
     Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    sys.argv[1:1] = ["serve", "--stdio"]
+    sys.argv[0] = "empathy-judge"
     main()
 
 

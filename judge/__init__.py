@@ -7,12 +7,12 @@ from judge.base import Judge, load_judge
 
 if TYPE_CHECKING:
     from judge.explanation import explain
-    from judge.scoring import ScoredRun, score_file
+    from judge.scoring import SummarizedRun, score_file
 
-__all__ = ["Judge", "ScoredRun", "explain", "load_judge", "score_file"]
+__all__ = ["Judge", "SummarizedRun", "explain", "load_judge", "score_file"]
 
 _LATER = {
-    "ScoredRun": "judge.scoring",
+    "SummarizedRun": "judge.scoring",
     "score_file": "judge.scoring",
     "explain": "judge.explanation",
 }

@@ -197,7 +197,7 @@ def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRun(FinishedRun):
+class SummarizedRun(FinishedRun):
     """A complete run of a judge, and its summary."""
 
     summary: RunSummary
@@ -225,7 +225,7 @@ def score_file(
     engine: Callable[..., int] = score_exchanges,
     on_start: Callable[[Path], object] = lambda folder: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
-) -> ScoredRun:
+) -> SummarizedRun:
     """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
 
     `path` is a table, a folder, a glob or a URL, `judge` a judge, its name or its TOML file. `calibration` is
@@ -299,7 +299,7 @@ def score_file(
         is_enough=is_enough,
         on_progress=on_progress or (lambda done, total: None),
     )
-    return ScoredRun(
+    return SummarizedRun(
         folder=folder,
         manifest=finished.manifest,
         asked=finished.asked,

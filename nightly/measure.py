@@ -35,7 +35,7 @@ from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respo
 from judge.llm.answers import OUT_OF_TOKENS
 from judge.llm.endpoint import endpoints_of
 from judge.llm.limits import Budget
-from judge.scoring import ScoredRun, plan_run, score_file
+from judge.scoring import SummarizedRun, plan_run, score_file
 from judge.scripted_conversations import (
     CONVERSATIONS,
     Listener,
@@ -240,7 +240,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
     return done.folder / made, done.manifest
 
 
-def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:
+def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:
     """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
     with setup.show_progress(f"judging {who}", "judged") as on_progress:
@@ -260,7 +260,7 @@ def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) 
     return run
 
 
-def _judged(model: str, responses: Path, run: ScoredRun, setup: NightSetup) -> Iterator[JudgedResponse]:
+def _judged(model: str, responses: Path, run: SummarizedRun, setup: NightSetup) -> Iterator[JudgedResponse]:
     by_id = {item.id: item for item in read_judgments(run.folder / "judgments.jsonl")}
     scored = [item for item in by_id.values() if item.score is not None and item.flag is None]
     # Marking takes several judgments a response: of a judge that is paid for each, none.

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from calibration.estimate import UNDEFINED
-from data.errors import UserError
+from data.errors import UserError, install_hint
 from judge.llm.endpoint import is_loopback
 from nightly.output import FinishedNight, as_dict
 from nightly.schema import ModelResult, NightRecord
@@ -124,7 +124,7 @@ def _attributes(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def check_mlflow() -> None:
     """Refuse where MLflow is not installed, before hours of work end at it."""
     if find_spec("mlflow") is None:
-        raise UserError("--mlflow needs the package mlflow: pip install mlflow")
+        raise UserError(f"--mlflow needs the package mlflow: {install_hint('mlflow')}")
 
 
 def log_mlflow(night: FinishedNight, page: Page) -> str:

@@ -18,7 +18,7 @@ from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY
 from data.text import listed, money, number, percent, share_interval, show
 from judge.explanation import Explanation
-from judge.scoring import CAVEAT, RunSummary, ScoredModel, ScoredRun
+from judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
 from reports.highlight import print_explanations
 from reports.page import Table, row
 from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text
@@ -34,7 +34,7 @@ WIDEST_NAME = 24  # a longer name takes several lines beside a bar
 
 
 def print_scored(
-    scored: ScoredRun,
+    scored: SummarizedRun,
     *,
     as_json: bool,
     limit: int | None = None,
@@ -184,7 +184,7 @@ def _half_width(share: Estimate) -> float:
     return (share.interval.high - share.interval.low) / 2 if share.interval else 0.0
 
 
-def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
+def _warnings(scored: SummarizedRun, limit: int | None) -> list[str]:
     summary, counts = scored.summary, scored.manifest["counts"]
     listed_in = f"left out of the figures and listed in {scored.folder / READING_LIST}, for `rate plan`; "
     models, noun = summary.models, NOUNS[summary.unit]
@@ -221,7 +221,7 @@ def _refusals(models: Sequence[ScoredModel]) -> list[str]:
     return [f"No figure for {listed(names)}: {reason}." for reason, names in named.items()]
 
 
-def _details(scored: ScoredRun) -> list[str]:
+def _details(scored: SummarizedRun) -> list[str]:
     """What `--verbose` adds beneath the table of all shares."""
     summary, manifest = scored.summary, scored.manifest
     uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.calibration else ""

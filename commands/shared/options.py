@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial, reduce, wraps
 from itertools import count
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -204,12 +205,10 @@ def say(text: object, *, err: bool = False) -> None:
 
 
 def program(ctx: click.Context) -> str:
-    """How this program was called, and can be called again."""
+    """Return how this program was called, in words that work in the same folder."""
     name = ctx.find_root().info_name or "empathy-judge"
-    if name != "cli.py":
-        return name
-    # As it was typed: an environment that is not active has no other name, nor has a script elsewhere.
-    python = sys.orig_argv[0]
-    script = next((word for word in sys.orig_argv if word.endswith("/cli.py")), name)
-    is_kept = "/" in script or ("/" in python and not python.startswith("/"))
-    return shlex.join([python if is_kept else "python", script])
+    if name == "cli.py":
+        script = next((word for word in sys.orig_argv if word.endswith("cli.py")), name)
+        return shlex.join([sys.orig_argv[0], script])
+    is_typed = Path(sys.argv[0]).name == name  # an environment that is not active is not on the PATH
+    return shlex.quote(sys.argv[0]) if is_typed and not which(name) else name

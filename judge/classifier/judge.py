@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from data.errors import UserError
+from data.errors import UserError, install_hint
 from data.rated_range import RatedRange
 from data.records import Exchange, Judgment
 from data.rubric import read_rubric
@@ -210,7 +210,7 @@ def why_no_gpu() -> str:
     """Return why no GPU can be used, or an empty text; torch is imported only where a driver exists."""
     missing = [name for name in ("onnx", "torch") if find_spec(name) is None]
     if missing:
-        return f"packages are missing: pip install {' '.join(missing)}"
+        return f"packages are missing: {install_hint(*missing)}"
     try:
         ctypes.CDLL("libcuda.so.1" if os.name == "posix" else "nvcuda.dll")
     except OSError:

@@ -58,13 +58,13 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     changed = re.sub(r'"click>=[^"]*"', '"click>=99"', project)
     changed = re.sub(r'"dspy>=[^"]*", "gepa>=[^"]*"', '"nowhere-at-all>=1"', changed)
     (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
-    monkeypatch.setattr("commands.shared.checks.ROOT", tmp_path)
+    monkeypatch.setattr("data.errors.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
     assert found["packages"].status == "fail"
     assert "does not fit >=99" in found["packages"].says
     assert found["extra optimize"].status == "ok", "it is optional"
     assert found["extra optimize"].says == "optional, not installed: nowhere-at-all"
-    assert "'.[optimize]'" in found["extra optimize"].way_out
+    assert "pip install 'nowhere-at-all>=1' 'openai" in found["extra optimize"].way_out
 
 
 LISTING = Answer(body={"data": [{"id": "m"}]})

@@ -17,12 +17,12 @@ import cli
 import data.runs
 from calibration.shares.tally import JudgedShares, Tally
 from data.records import Exchange, Judgment
-from judge.scoring import ScoredRun
+from judge.scoring import SummarizedRun
 
 pytestmark = pytest.mark.slow  # every call is traced
 
 ROW = (Exchange, Judgment)
-FIGURES = (*ROW, Tally, JudgedShares, ScoredRun)  # what becomes of it, up to the screen
+FIGURES = (*ROW, Tally, JudgedShares, SummarizedRun)  # what becomes of it, up to the screen
 
 
 class Trace:

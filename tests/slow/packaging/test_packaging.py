@@ -34,7 +34,8 @@ SKIPPED = re.compile(r"__pycache__|/\.|^training/recipes/(grade|constant)")
 def named_in_pyproject() -> list[Requirement]:
     """What the project asks for, with and without extras."""
     extras = PROJECT["optional-dependencies"].values()
-    return [Requirement(text) for group in (PROJECT["dependencies"], *extras) for text in group]
+    asked = [Requirement(text) for group in (PROJECT["dependencies"], *extras) for text in group]
+    return [item for item in asked if item.name != PROJECT["name"]]
 
 
 def needed(requirements: Iterable[Requirement]) -> set[str]:

@@ -18,7 +18,7 @@ from data.errors import OperationalError, UserError
 from data.storage import find_source, find_sources
 from judge.base import load_judge
 from judge.ray_engine import score_ray, start_ray
-from judge.scoring import ScoredRun, score_file
+from judge.scoring import SummarizedRun, score_file
 
 FILES = ("judgments.jsonl", "summary.json", "plan.json")
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # its own, of itself
@@ -34,7 +34,7 @@ def ray() -> Iterator[None]:
 
 def score(
     place: object, out: Path, judge: str = "length", *, workers: int = 0, **options: object
-) -> ScoredRun:
+) -> SummarizedRun:
     """As the command does, in this process, or by `workers`."""
     source = find_sources(place) if isinstance(place, list) else find_source(str(place))
     loaded = load_judge(judge)

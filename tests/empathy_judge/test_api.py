@@ -1,0 +1,151 @@
+"""The Python interface gives the figures of the commands, for paths, frames and rows."""
+
+import ast
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from own_project import make_project, run_in
+from repository import ROOT, SAMPLES
+
+import cli
+import empathy_judge as ej
+
+RESPONSES, RATINGS = SAMPLES / "responses.jsonl", SAMPLES / "ratings.jsonl"
+ROWS = [json.loads(line) for line in RESPONSES.read_text(encoding="utf-8").splitlines()]
+LONG, SHORT = "word " * 60, "word " * 3  # the judge `length` prefers the longer
+
+
+@pytest.fixture(autouse=True)
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def made_rows(text: str, count: int = 12) -> list[dict[str, Any]]:
+    return [{"prompt": f"Prompt {number}", "response": f"{text} {number}"} for number in range(count)]
+
+
+def test_a_path_and_rows_give_the_same_models() -> None:
+    run = ej.score(RESPONSES, judge="length")
+    summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
+    assert [model.model for model in run.models] == [row["model"] for row in summary["models"]]
+    assert [row["good"] for row in run.rows] == [row["shares"]["Good"]["value"] for row in summary["models"]]
+    again = ej.score(iter(ROWS), judge="length")
+    assert again.models == run.models and again.judgments() == run.judgments()
+    assert [row["id"] for row in run.judgments()] == [row["id"] for row in ROWS]
+    assert all(
+        row["bad"] + row["okay"] + row["good"] == pytest.approx(1, abs=1e-5) for row in run.judgments()
+    )
+    assert run.models[0].model in repr(run) and run.models[0].model in run._repr_html_()
+
+
+def test_html_is_escaped() -> None:
+    run = ej.score([{**row, "model": "<b>"} for row in ROWS[:12]], judge="length")
+    assert "&lt;b&gt;" in run._repr_html_() and "<b>" not in run._repr_html_()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_are_read_and_given_back(library: str) -> None:
+    frames = pytest.importorskip(library)
+    rows = [{**row, "emotion": None} if place % 2 else row for place, row in enumerate(ROWS)]
+    frame = frames.DataFrame(rows)
+    run = ej.score(frame, judge="length")
+    assert run.models == ej.score(ROWS, judge="length").models
+    if library == "pandas":
+        table = run.to_pandas()
+        assert table["id"].tolist() == frame["id"].tolist()
+        assert table.groupby("model")["good"].mean().to_dict() == pytest.approx(
+            {model.model: model.shares["Good"].value for model in run.models}, abs=1e-5
+        )
+
+
+def test_compare_takes_runs_files_and_rows() -> None:
+    Path("short.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made_rows(SHORT)))
+    found = ej.compare(made_rows(LONG), "short.jsonl", judge="length")
+    assert {(row["model"], row["other"]) for row in found.rows} == {("replies-1", "short")}
+    assert found.rows[0]["difference"] > 0
+    judged = ej.compare(ej.score(RESPONSES, judge="length"), ratings=RATINGS, baseline="demo-plain")
+    (pair,) = (row for row in judged.rows if row["model"] == "demo-warm")
+    assert (pair["verdict"], pair["difference"]) == ("better", pytest.approx(0.375))  # 24 of 64 ratings
+    assert judged.data["kind"] == "runs" and judged.notes
+
+
+def test_calibrate_compares_judges_and_saves_the_report() -> None:
+    ratings = [json.loads(line) for line in RATINGS.read_text(encoding="utf-8").splitlines()]
+    found = ej.calibrate(ROWS, ratings, judges=["length", "majority"])
+    judges = {row["judge"]: row for row in found.rows if row["kind"] == "judge"}
+    assert judges.keys() == {"length", "majority"}
+    assert judges["majority"]["agreement"] == pytest.approx(0) and judges["length"]["agreement"] > 0.1
+    assert found.folder is not None and (found.folder / "report.html").exists()
+    corrected = ej.score(ROWS, judge="length", calibration=found.folder / "calibration.json")
+    assert corrected.data["calibration"]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: ej.score("missing.jsonl"), "missing.jsonl: no such file"),
+        (lambda: ej.score(RESPONSES, judge="lenght"), "did you mean 'length'"),
+        (lambda: ej.score(RESPONSES, limti=3), "--limit"),
+        (lambda: ej.score([{"prompt": "I won!"}]), "response"),
+        (lambda: ej.compare(RATINGS), "empathy-judge compare"),
+    ],
+)
+def test_an_error_names_the_problem(call: Any, says: str) -> None:
+    with pytest.raises(ej.JudgeError, match=says):
+        call()
+
+
+@pytest.mark.parametrize("replies", [{"prompt": ["p"], "response": ["r"]}, [1, 2], 7])
+def test_other_types_are_refused(replies: Any) -> None:
+    with pytest.raises(TypeError):
+        ej.score(replies)
+
+
+def test_names_complete_and_the_version_is_that_of_the_command() -> None:
+    assert set(ej.__all__) == set(dir(ej)) and all(hasattr(ej, name) for name in dir(ej))
+    assert ej.__version__ == cli.VERSION
+    with pytest.raises(AttributeError):
+        ej.scoer  # noqa: B018
+
+
+def test_a_project_with_its_own_data_package_scores_rows(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    code = (
+        "import json, data, judge; assert data.OWN and judge.OWN\nimport empathy_judge as ej\n"
+        f"run = ej.score({made_rows(LONG)!r}, judge='length')\nprint(json.dumps(run.judgments()))"
+    )
+    assert run_in(project, code) == ej.score(made_rows(LONG), judge="length").judgments()
+
+
+def run_cell(source: str, names: dict[str, Any]) -> Any:
+    """Run the code of a cell; return the value of its last expression."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_notebooks_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SAMPLES, tmp_path / "data" / "samples")
+    (tmp_path / "examples").mkdir()
+    monkeypatch.chdir(tmp_path / "examples")
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    imported = {
+        name.name.partition(".")[0]
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import)
+        for name in node.names
+    }
+    assert imported - sys.stdlib_module_names == {"empathy_judge"}
+    names: dict[str, Any] = {}
+    shown = [run_cell(source, names) for source in sources]
+    assert sum(isinstance(value, ej.ResultTable) for value in shown) >= 4
+    assert not any(cell.get("outputs") for cell in cells), "saved without outputs"
