@@ -1,21 +1,27 @@
-"""Where responses lie: a file, a folder of shards, a glob, or any of these behind a URL that fsspec opens."""
+"""Where responses lie: a file, a folder, a glob, standard input, or a URL that fsspec opens."""
 
+import gzip
 import io
 import os
 import re
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from glob import glob
 from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any, cast
 
 from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors
 from data.text import PASSWORD
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
+STDIN = "-"
 BLOCK = 1 << 20
 KNOWN_PLACES = "use a path, or a URL that fsspec knows (s3://, gs://)"
 
@@ -52,6 +58,24 @@ class Remote:
 Table = Path | Remote
 
 
+def kind_of(table: Table | PurePosixPath) -> str:
+    """Return the suffix that decides how a file is read; none of a file that is not read.
+
+    >>> kind_of(Path("gpt-4.1.CSV")), kind_of(Path("night.jsonl.gz")), kind_of(Path("notes.txt"))
+    ('.csv', '.jsonl', '')
+    """
+    suffix = PurePosixPath(re.sub(r"(?i)(\.jsonl?|\.[ct]sv)\.gz$", r"\1", table.name)).suffix.lower()
+    return suffix if suffix in SUFFIXES else ""
+
+
+@contextmanager
+def open_table(table: Table) -> Iterator[IO[bytes]]:
+    """Open a file for reading; gzip is decompressed."""
+    with table.open("rb") as stream:
+        is_zipped = table.suffix.lower() == ".gz"
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if is_zipped else stream
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Which columns hold what, as far as a person said so; several responses are one column a model."""
@@ -71,7 +95,8 @@ NONE_NAMED = Columns()
 class Shards:
     """Tables read one after another, in the order of their names, as if they were one.
 
-    `models` are the tables' own names, for rows that name no model; `columns` are those a person named.
+    `models` are the tables' own names, for rows that name no model; `columns` are those a person named;
+    `warnings` are about files that are skipped.
     """
 
     place: str
@@ -79,6 +104,7 @@ class Shards:
     tables: tuple[tuple[str, Table], ...]  # each under its name from where they lie
     models: tuple[str, ...] = ()
     columns: Columns = NONE_NAMED
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.place
@@ -90,6 +116,8 @@ Source = Table | Shards
 def find_source(place: str) -> Source:
     """The table, or the shards, that a person means by a path, a quoted glob or a URL."""
     place = place.removeprefix("file://")
+    if place == STDIN:
+        return _save_stdin()[0]
     if "://" in place:
         if PASSWORD.search(place):
             raise UserError(
@@ -111,6 +139,7 @@ def find_source(place: str) -> Source:
 def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) -> Shards:
     """All that a person means by several places, as one source; each place names the model of its rows."""
     found = [find_source(str(place)) for place in places]
+    warnings = tuple(line for source in found if isinstance(source, Shards) for line in source.warnings)
     if len(found) > 1:
         for place, source in zip(places, found, strict=True):
             if [str(item) for item in found].count(str(source)) > 1:
@@ -120,12 +149,27 @@ def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) ->
     for name, source in zip(names, found, strict=True):
         for below, table in shards_of(source):
             if len(found) > 1:
-                below = f"{name}/{below}" if below else name + table.suffix
+                below = f"{name}/{below}" if below else name + kind_of(table)
             tables.append((below, table))
             models.append(name)
-    stem = found[0].stem if len(found) == 1 else "-".join(names[:2]).replace("/", "-")
+    is_folder = len(found) == 1 and isinstance(found[0], Shards)
+    stem = found[0].stem if is_folder else "-".join(names[:2]).replace("/", "-")
     stem += f"-and-{len(found) - 2}-more" if len(found) > 2 else ""
-    return Shards(" ".join(map(str, places)), stem, tuple(tables), tuple(models), columns)
+    return Shards(" ".join(map(str, places)), stem, tuple(tables), tuple(models), columns, warnings)
+
+
+@cache
+def _save_stdin() -> tuple[Path, TemporaryDirectory[str]]:
+    """Save standard input in a file for as long as the process runs: it is read more than once."""
+    folder = TemporaryDirectory(prefix="empathy-judge-")
+    start = sys.stdin.buffer.readline(BLOCK)
+    kind = ".json" if start.lstrip()[:1] in (b"[", b"{") else ".csv"
+    kind = ".jsonl" if kind == ".json" and start.strip()[-1:] == b"}" else kind
+    path = Path(folder.name, "stdin" + (".jsonl.gz" if start[:2] == b"\x1f\x8b" else kind))
+    with disk_errors(path), path.open("wb") as out:
+        out.write(start)
+        shutil.copyfileobj(sys.stdin.buffer, out)
+    return path, folder
 
 
 def tell_apart(places: Sequence[str]) -> list[str]:
@@ -137,8 +181,8 @@ def tell_apart(places: Sequence[str]) -> list[str]:
     parts = []
     for place in places:
         path = PurePosixPath(place.replace(os.sep, "/"))
-        is_known = path.suffix.lower() in SUFFIXES
-        parts.append((*path.parts[:-1], path.stem if is_known else path.name))
+        stem = re.sub(rf"(?i){kind_of(path)}(\.gz)?$", "", path.name) if kind_of(path) else path.name
+        parts.append((*path.parts[:-1], stem))
     for depth in range(1, 1 + max(map(len, parts), default=0)):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
@@ -163,7 +207,7 @@ def check_table(path: Table) -> None:
         raise UserError(f"{path}: no such file")
     if isinstance(path, Path) and path.is_dir():
         raise UserError(f"{path}: is a folder, and a file was expected")
-    if path.suffix.lower() not in SUFFIXES:
+    if not kind_of(path):
         raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
 
 
@@ -232,16 +276,14 @@ def _connect(url: str) -> tuple[Any, str]:
 
 
 def _gather(place: str, stem: str, named: list[tuple[str, Any]]) -> Shards:
-    if not named:
+    tables = [(name, table) for name, table in named if kind_of(table)]
+    if not tables:
         raise UserError(f"{place}: no file there to read; use one of {', '.join(SUFFIXES)}")
     if {"plan.json", "judgments.jsonl"} <= {name for name, _ in named}:
         raise UserError(f"{place}: a run, judged already; `compare` and `calibrate` read it as it is")
-    for name, table in named:
-        if table.suffix.lower() not in SUFFIXES:  # passed over in silence, its rows would be missed
-            raise UserError(
-                f"{place}: {name}: unknown kind of file; move it away, or name the others with a quoted glob"
-            )
-    return Shards(place, stem, tuple(named))
+    skipped = [name for name, table in named if not kind_of(table)]
+    note = f"Skipped files that are not one of {', '.join(SUFFIXES)}: {', '.join(skipped)[:200]}"
+    return Shards(place, stem, tuple(tables), warnings=(note,) if skipped else ())
 
 
 def _below(item: object, root: object) -> str:

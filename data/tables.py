@@ -21,7 +21,7 @@ from data.readers.table_rows import TableRows
 from data.readers.table_rows import read_rows as read_rows
 from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
-from data.storage import NONE_NAMED, Columns, Source, Table, find_sources, shards_of
+from data.storage import NONE_NAMED, Columns, Shards, Source, Table, find_sources, shards_of
 from data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
@@ -157,12 +157,13 @@ class Exchanges:
     def said(self) -> list[str]:
         """How the tables were read that were iterated over, as far as that needs a word."""
         told = [rows for rows in self.tables if rows.needs_word]
+        warnings = list(self.source.warnings) if isinstance(self.source, Shards) else []
         if len(told) <= SHOWN_TABLES:
-            return [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
+            return warnings + [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
         alike: dict[str, list[TableRows]] = {}
         for rows in told:
             alike.setdefault(rows.say("", 0, 0), []).append(rows)
-        return [
+        return warnings + [
             group[0].say(
                 f"{len(group)} files" if len(group) > 1 else group[0].name,
                 sum(rows.read for rows in group),

@@ -115,6 +115,7 @@ class Replies:
             self._note(exchange.id, exchange.model)
             texts = (_plain_text(exchange.prompt), _plain_text(exchange.response))
             self._by_text.setdefault(texts, {})[exchange.id] = exchange.model
+            self._by_content.setdefault(exchange.content_digest, {})[exchange.id] = exchange.model
 
     @property
     def ids(self) -> Collection[str]:

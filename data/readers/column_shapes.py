@@ -151,7 +151,7 @@ def _model_of(row: Row, column: str | None) -> Row:
 
 def _two_columns(sample: Sample) -> Fit | None:
     """One column with the prompt, one with the reply."""
-    prompt = sample.named.prompt or sample.find((*PROMPTS, *CONVERSATIONS))
+    prompt = sample.named.prompt or sample.find((*PROMPTS, *CONVERSATIONS, "text", "context"))
     replies = sample.named.responses
     response = (
         replies[0] if replies else sample.find(name for name in RESPONSES if name != plain_name(prompt))
@@ -333,13 +333,15 @@ COLUMN_SHAPES: Final = (
     Shape(
         "conversations",
         "`messages` (OpenAI), `conversations` (Hugging Face): judged as a whole where they have several "
-        "replies; with `--unit reply` the last reply, the earlier turns as dialogue",
+        "replies; with `--unit reply` the last reply, the earlier turns as dialogue; or one turn a row: "
+        "`conversation_id`, `role`, `text`",
         _conversation,
     ),
     Shape(
         "prompt and reply",
         "`question`, `answer`; `input`, `output`; `instruction`, `output`; `user`, `assistant`; "
-        "`prompt`, `completion`, in any case",
+        "`prompt`, `completion`; `user_message`, `bot_message`; `text`, `reply`; `context`, `response`, "
+        "in any case",
         _two_columns,
     ),
     Shape(

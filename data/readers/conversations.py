@@ -5,16 +5,20 @@ that was said before. So it is read, kept and judged by what reads, keeps and ju
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any, Final
 
-from data.readers.chat_turns import LISTENER, SPEAKER, is_answering
+from data.readers.chat_turns import LISTENER, RESPONSES, ROLES, SPEAKER, is_answering, plain_name
+from data.readers.file_formats import Header, Row
 from data.records import Exchange, Turn
 
-IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")  # tell which rows are one talk
-ORDER: Final = ("turn", "turn_id", "turn_index")
+CONVERSATION_IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")
+TURN_NUMBERS: Final = ("turn", "turn_id", "turn_index")
+ROLE_NAMES: Final = ("role", "speaker", "from", "author", "sender")  # of a table with one turn a row
+TEXT_NAMES: Final = ("text", "content", "message", "utterance", "value")
 SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
 DISTINCTIVE_WORDS: Final = 8  # a shorter text, such as a greeting, opens many conversations by chance
 
@@ -90,7 +94,9 @@ def write_talk(exchange: Exchange) -> tuple[str, str]:
 
 def conversation_id(exchange: Exchange) -> str | None:
     """Which conversation a row of a single reply belongs to, if the row says so."""
-    named = next((exchange.extra[key] for key in IDS if exchange.extra.get(key) not in (None, "")), None)
+    named = next(
+        (exchange.extra[key] for key in CONVERSATION_IDS if exchange.extra.get(key) not in (None, "")), None
+    )
     return None if named is None else str(named)
 
 
@@ -120,6 +126,35 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
         yield replace(_join(group), id=identity)
 
 
+def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tuple[int, Row]]:
+    """Yield one row for each conversation of a table with one turn a row, and the rows of others as they are.
+
+    Turns are in the order of their numbers, or of the table. All rows are held.
+    """
+    first = list(islice(rows, 1))
+    names = {plain_name(key): key for _, row in first for key, value in row.items() if value is not None}
+    role, text, talk, model, number = (
+        next((names[name] for name in known if name in names), "")
+        for known in (ROLE_NAMES, TEXT_NAMES, CONVERSATION_IDS, ["model"], TURN_NUMBERS)
+    )
+    is_turn = role and text and talk and plain_name(str(first[0][1][role])) in ROLES
+    if not is_turn or not names.keys().isdisjoint(RESPONSES):
+        yield from chain(first, rows)
+        return
+    talks: dict[tuple[Any, Any], list[tuple[int, Row]]] = {}
+    for line, row in chain(first, rows):
+        talks.setdefault((row.get(talk), row.get(model)), []).append((line, row))
+    header.columns = ()
+    header.note("one turn a row")
+    for (name, _), turns in talks.items():
+        with suppress(TypeError, ValueError):  # not numbers: as the table has them
+            turns.sort(key=lambda item: float(item[1].get(number, 0)))
+        about = {key: value for _, row in turns for key, value in row.items()}
+        rest = {key: value for key, value in about.items() if key not in (role, text, talk, number)}
+        messages = [{"role": row.get(role), "content": row.get(text)} for _, row in turns]
+        yield turns[0][0], {**rest, "id": str(name), "messages": messages}
+
+
 def _join(rows: Sequence[Exchange]) -> Exchange:
     ordered = sorted(rows, key=_place) if all(_place(row) is not None for row in rows) else list(rows)
     *before, last = ordered
@@ -139,7 +174,7 @@ def _join(rows: Sequence[Exchange]) -> Exchange:
 
 def _place(row: Exchange) -> Any:
     """The place of a row in its conversation, where it is told by a number."""
-    told = next((row.extra[key] for key in ORDER if key in row.extra), None)
+    told = next((row.extra[key] for key in TURN_NUMBERS if key in row.extra), None)
     try:
         return float(told) if told is not None else None
     except (TypeError, ValueError):

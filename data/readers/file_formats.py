@@ -29,7 +29,7 @@ from data.input_limits import (
 )
 from data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
 from data.readers.tool_exports import rows_of_document
-from data.storage import Table
+from data.storage import Table, kind_of, open_table
 from data.text import printable, rearm
 
 Row = dict[str, Any]
@@ -132,7 +132,7 @@ def read_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes
 
 
 def _read_jsonl(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
-    with path.open("rb") as lines:
+    with open_table(path) as lines:
         for number, line in enumerate(read_lines(lines), start=1):
             if line is None:
                 on_bad(BadRow(path, number, TOO_LONG, None))
@@ -177,7 +177,7 @@ def _read_json(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int
 
 def read_whole(path: Table) -> str:
     """Return the text of a file, without the mark of its encoding; refuse one that is too large."""
-    with path.open("rb") as binary:
+    with open_table(path) as binary:
         encoding, content = _encoding(binary), binary.read(LARGEST_WHOLE + 1)
     if len(content) > LARGEST_WHOLE:
         limit = f"{LARGEST_WHOLE // MB} MB, the most of a file that is read whole"
@@ -205,7 +205,7 @@ def _encoding(binary: IO[bytes]) -> str:
 def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     csv.field_size_limit(LONGEST_LINE)
     with (
-        path.open("rb") as binary,
+        open_table(path) as binary,
         io.TextIOWrapper(binary, encoding=_encoding(binary), errors="surrogateescape", newline="") as stream,
     ):
         lines, skipped = _windows_lines(iter(lambda: stream.readline(LONGEST_LINE), ""), path, header), 0
@@ -214,7 +214,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
             first, skipped = next(lines, ""), 1
         check_columns(path, 1 + max(map(first.count, DELIMITERS)))
         delimiter = told[1] if told else _delimiter(first, path)
-        if delimiter != {".tsv": "\t"}.get(path.suffix.lower(), ","):
+        if delimiter != {".tsv": "\t"}.get(kind_of(path), ","):
             header.note(f"cells parted by {DELIMITERS.get(delimiter, repr(delimiter))}")
         # Strict: else a quote left open would swallow every row after it without a word.
         reader = csv.DictReader(chain([first], lines), restkey="", delimiter=delimiter, strict=True)
@@ -282,7 +282,7 @@ def _delimiter(first: str, path: Table) -> str:
             return 0, 0
         return sum(plain_name(name) in known for name in names), len(names)
 
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    usual = "\t" if kind_of(path) == ".tsv" else ","
     return max([usual, *DELIMITERS], key=worth)
 
 

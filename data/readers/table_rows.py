@@ -1,8 +1,10 @@
 """The rows of one table, in the shape its first rows show, and what there is to say of how it was read."""
 
+import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from gzip import BadGzipFile
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final, NoReturn
@@ -10,10 +12,28 @@ from typing import Final, NoReturn
 from data.errors import UserError
 from data.input_limits import MOST_BAD_ROWS, MOST_COLUMNS, MOST_PARTS
 from data.readers.chat_turns import CONVERSATIONS, PROMPTS, RESPONSES, turns_in
-from data.readers.column_shapes import COLUMN_SHAPES, LAST_TURN, Fit, Sample, prompts_alone, questions_asked
+from data.readers.column_shapes import (
+    COLUMN_SHAPES,
+    LAST_TURN,
+    Fit,
+    Sample,
+    prompts_alone,
+    questions_asked,
+)
+from data.readers.conversations import join_turns
 from data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
 from data.readers.tool_exports import TOOL_SHAPES
-from data.storage import NONE_NAMED, Remote, Shards, Source, Table, check_table, shards_of, store_errors
+from data.storage import (
+    NONE_NAMED,
+    Remote,
+    Shards,
+    Source,
+    Table,
+    check_table,
+    kind_of,
+    shards_of,
+    store_errors,
+)
 
 SHAPES: Final = (*TOOL_SHAPES, *COLUMN_SHAPES)  # the first that fits is taken
 FIRST_ROWS: Final = 20  # by which a shape is recognized
@@ -76,12 +96,14 @@ def read_rows(
     check_table(path)
     try:
         with store_errors(path) if isinstance(path, Remote) else nullcontext():
-            for line, row in READERS[path.suffix.lower()](path, on_bad, header or Header()):
+            for line, row in READERS[kind_of(path)](path, on_bad, header or Header()):
                 if len(row) > MOST_COLUMNS:
                     problem = f"row: {len(row):,} columns, and at most {MOST_COLUMNS:,} are read"
                     on_bad(BadRow(path, line, problem, None))
                 else:
                     yield line, row
+    except (BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: not a gzip file, or a damaged one: {error}") from error
     except MemoryError as error:
         raise UserError(f"{path}: needs more memory than there is; split the file") from error
 
@@ -107,7 +129,7 @@ class TableRows:
     _is_peeking: bool = True
 
     def __post_init__(self) -> None:
-        self._rows = read_rows(self.table, on_bad=self._bad, header=self.header)
+        self._rows = join_turns(read_rows(self.table, on_bad=self._bad, header=self.header), self.header)
         named = self.source.columns if isinstance(self.source, Shards) else NONE_NAMED
         for line, row in islice(self._rows, FIRST_ROWS):
             self._head.append((line, row))

@@ -1,4 +1,4 @@
-"""Shapes of files that tools write: promptfoo, Inspect, lm-eval, OpenAI, Langfuse and LangSmith."""
+"""Shapes of files that tools write: promptfoo, Inspect, lm-eval, OpenAI, ChatGPT, Langfuse and LangSmith."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from data.readers.chat_turns import (
     plain_name,
     turns_in,
 )
-from data.readers.column_shapes import Fit, Row, Sample, Shape, prompt_row, reply_row
+from data.readers.column_shapes import LAST_TURN, Fit, Row, Sample, Shape, prompt_row, reply_row
 
 GRADES: Final = frozenset({"status", "score", "named_scores", "grader_reason", "comment", "description"})
 LONGEST_NAME: Final = 40  # characters of a prompt's label; promptfoo takes the whole prompt for one
@@ -35,6 +35,9 @@ def rows_of_document(document: Any) -> list[Any]:
     if isinstance(document.get("eval"), dict) and isinstance(document.get("samples"), list):
         header = {"eval": {"model": document["eval"].get("model")}}  # Inspect: the model stands above
         return [{**item, **header} if isinstance(item, dict) else item for item in document["samples"]]
+    names, values = document.get("columns"), document.get("data")
+    if isinstance(names, list) and isinstance(values, list):  # MLflow, and pandas with orient="split"
+        return [dict(zip(names, row, strict=False)) if isinstance(row, list) else row for row in values]
     held = document.get("results")
     if isinstance(held, dict) and isinstance(held.get("results"), list):  # promptfoo
         return list(held["results"])
@@ -281,6 +284,27 @@ def _langsmith(sample: Sample) -> Fit | None:
     return Fit("a LangSmith export", convert)
 
 
+def _chatgpt(sample: Sample) -> Fit | None:
+    """Conversations of a ChatGPT data export: a tree of messages, of which the branch in use is read."""
+    if not any("message" in _table(node) for node in _table(sample.first("mapping")).values()):
+        return None
+
+    def convert(row: Row) -> list[Row]:
+        nodes, branch, place = _table(row.get("mapping")), list[Any](), row.get("current_node")
+        while isinstance(place, str) and place in nodes and len(branch) <= len(nodes):
+            node = _table(nodes[place])
+            branch, place = [_table(node.get("message")), *branch], node.get("parent")
+        talk = exchanged_in(branch)
+        if talk is None:
+            raise UserError("mapping: no turn of a user with a reply after it")
+        models = [_table(message.get("metadata")).get("model_slug") for message in branch]
+        model = next(filter(None, reversed(models)), row.get("default_model_slug"))
+        prompt: Row = {"prompt": talk.prompt, **({"dialogue": talk.dialogue} if talk.dialogue else {})}
+        return _row(prompt, {"response": talk.response}, identity=row.get("id"), model=model)
+
+    return Fit(f"ChatGPT conversations{LAST_TURN}", convert, is_conversation=True)
+
+
 def _nested(row: Row, name: str) -> Any:
     """A value under its name, or gathered from columns such as inputs.question."""
     for key, value in row.items():
@@ -304,4 +328,5 @@ TOOL_SHAPES: Final = (
     Shape("OpenAI Evals", "output items of the API, or a log of the package", _openai_evals),
     Shape("Langfuse", "traces or observations, as CSV, JSON or JSON lines", _langfuse),
     Shape("LangSmith", "runs or experiments, as CSV, JSON or JSON lines", _langsmith),
+    Shape("ChatGPT", "`conversations.json` of a data export, judged as whole conversations", _chatgpt),
 )

@@ -57,6 +57,7 @@ class ClassifierJudge(Judge):
         self.folder = Path(weights) if weights else self.shipped
         self.rubric = read_rubric(rubric)
         self.card = read_card(self.folder)
+        self.name = str(self.card.get("name", self.name))
         if MODEL not in self.card["files"]:
             raise UserError(f"{self.folder}: no {MODEL} on its card, so it is no {self.name}")
         self.version = version_of(check_files(self.folder, self.card["files"]))

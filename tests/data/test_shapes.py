@@ -1,8 +1,10 @@
 """Files in the shapes that people and tools have them: each is read by `score`, and says how."""
 
 import csv
+import gzip
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,44 @@ MARKED = b"\xef\xbb\xbf" + as_csv(["question", "answer"], FLAT, ";").encode()
 CP1252 = "question,answer\nWhy?,It\u2019s na\u00efve \u2026 caf\u00e9\n".encode("cp1252")
 WRAPPED = json.dumps({"version": 1, "data": named("query", "reply")}, indent=1)
 BARS = as_csv(["prompt", "response"], FLAT, "|")
+# Two models in one conversation's name, the rows mixed.
+TURNS = as_csv(
+    ["conversation_id", "turn", "Role", "text", "model"],
+    [
+        ("c1", number, turn["role"], said, model)
+        for number, turn in reversed(list(enumerate(TALK)))
+        for model in ("kind", "curt")
+        for said in [turn["content"] if isinstance(turn["content"], str) else SORRY]
+    ],
+)
+# A branch that the user replaced ("old") beside the one in use.
+EXPORTED = {
+    "title": "A boat",
+    "conversation_id": "c1",
+    "id": "c1",
+    "default_model_slug": "auto",
+    "current_node": "4",
+    "mapping": {"root": {"message": None, "parent": None, "children": ["0"]}}
+    | {
+        name: {
+            "parent": parent,
+            "message": {
+                "author": {"role": turn["role"]},
+                "content": {"content_type": "text", "parts": [text]},
+                "metadata": {"model_slug": "gpt-4o"} if turn["role"] == "assistant" else {},
+            },
+        }
+        for name, parent, turn, text in [
+            ("0", "root", TALK[0], "Be kind."),
+            ("1", "0", TALK[1], "I sold the boat."),
+            ("2", "1", TALK[2], "How was that?"),
+            ("old", "2", TALK[3], "Fine."),
+            ("3", "2", TALK[3], CAT),
+            ("4", "3", TALK[4], SORRY),
+        ]
+    },
+}
+RENAMED = ", ids that repeat with the model's name behind them"
 WHOLE = "messages, whole conversations"
 FILES: list[Any] = [
     ("a.csv", as_csv(["question", "answer"], FLAT), 2, QA, "a"),
@@ -115,6 +155,24 @@ FILES: list[Any] = [
         *("v.jsonl", as_lines([SIDES])),
         *(1, "conversation/chosen/rejected: two models, 2 replies", "chosen rejected"),
     ),
+    ("w.jsonl.gz", gzip.compress(as_lines(named("text", "reply")).encode()), 2, "text/reply" + AFTER, "w"),
+    (
+        "x.csv.gz",
+        gzip.compress(as_csv(["context", "response"], FLAT).encode()),
+        2,
+        "context/response" + AFTER,
+        "x",
+    ),
+    ("y.csv", as_csv(["user_message", "bot_message"], FLAT), 2, "user_message/bot_message" + AFTER, "y"),
+    (
+        "z.json",
+        json.dumps({"columns": ["inputs", "outputs"], "data": FLAT}),
+        2,
+        "inputs/outputs" + AFTER,
+        "z",
+    ),
+    ("turns.csv", TURNS, 2, WHOLE + RENAMED + "; one turn a row", "curt kind"),
+    ("conversations.json", json.dumps([EXPORTED]), 1, "ChatGPT conversations, whole conversations", "gpt-4o"),
 ]
 TOOLS = [
     (["promptfoo.json"], 6, "promptfoo results", "curt kind-model"),
@@ -212,6 +270,40 @@ def test_earlier_turns_are_the_dialogue_and_the_system_is_no_turn(here: Path) ->
     assert exchange.extra == {"mood": "low"}
 
 
+@pytest.mark.parametrize(("name", "content"), [("t.csv", TURNS), ("c.json", json.dumps([EXPORTED]))])
+def test_turns_of_one_conversation_are_put_together(here: Path, name: str, content: str) -> None:
+    (here / name).write_text(content)
+    for exchange in read_responses([name]):
+        assert (exchange.id.split("/")[0], exchange.prompt, exchange.response) == ("c1", CAT, SORRY)
+        assert [turn.text for turn in exchange.dialogue] == ["I sold the boat.", "How was that?"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        as_lines(named("question", "answer")).encode(),
+        json.dumps(named("question", "answer"), indent=1).encode(),
+        as_csv(["question", "answer"], FLAT, ";").encode(),
+        gzip.compress(as_lines(named("question", "answer")).encode()),
+    ],
+    ids=["lines", "JSON", "CSV", "gzip"],
+)
+def test_standard_input_is_read_as_a_file(content: bytes) -> None:
+    command = [sys.executable, cli.__file__, "score", "-", "--judge", "length", "--out", "run"]
+    for _ in range(2):  # the second run finds the first one's result
+        done = subprocess.run(command, input=content, capture_output=True)
+        assert done.returncode == 0, done.stderr
+    assert judged_models() == "stdin" and len(Path("run/judgments.jsonl").read_text().splitlines()) == 2
+
+
+def test_files_of_a_folder_that_are_no_tables_are_skipped(here: Path) -> None:
+    (here / "night").mkdir()
+    (here / "night/a.jsonl").write_text(as_lines(named("prompt", "response")))
+    (here / "night/README.md").write_text("About these files.")
+    done = score("night")
+    assert done.exit_code == 0 and "README.md" in done.stderr and "a.jsonl" not in done.stderr
+
+
 def test_text_in_no_known_encoding_is_refused(here: Path) -> None:
     (here / "d.csv").write_bytes(b"prompt,response\nI,\x81\x8d\n")
     assert "d.csv:2: text in neither UTF-8 nor Windows-1252; save the file as UTF-8" in score("d.csv").stderr
@@ -274,6 +366,8 @@ WRONG = [
     ("g.json", '[{"question": "a", "answer": "b"}, {"que', "g.json: not JSON"),
     ("h.xlsx", "no sheet", "h.xlsx: not an Excel file"),
     ("i.docx", "", "unknown kind of file"),
+    ("j.csv.gz", "prompt,response", "j.csv.gz: not a gzip file"),
+    ("k.xlsx.gz", "", "unknown kind of file"),
 ]
 
 

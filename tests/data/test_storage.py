@@ -164,7 +164,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no file there to read"):
         find_source(f"{tmp_path}/*.jsonl")
     (tmp_path / "empty/notes.txt").touch()
-    with pytest.raises(UserError, match=r"notes\.txt: unknown kind of file; move it away"):
+    with pytest.raises(UserError, match="no file there to read"):
         find_source(str(tmp_path / "empty"))
     for name, said in (("none.jsonl", "no such file"), ("empty/notes.txt", "unknown kind")):
         with pytest.raises(UserError, match=said):
