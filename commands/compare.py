@@ -115,7 +115,7 @@ def compare(
     github_summary: bool,
     as_json: bool,
 ) -> None:
-    """Compare models by their replies: which one is better.
+    """Compare models by their replies.
 
     Pass files of replies (as for `score`), folders of runs, or both. Files are scored first, into runs/; run
     the command again to resume. One file may hold several models. The verdict is better, probably better,
