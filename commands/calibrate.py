@@ -33,7 +33,7 @@ INCONCLUSIVE = 3
     "--exchanges",
     type=FILE,
     multiple=True,
-    help="Replies of the runs, needed for length, emotions, examples and ratings without ids; may be repeated.",
+    help="Replies of the runs: for lengths, emotions, examples and ratings without ids; may be repeated.",
 )
 @ratings_options
 @click.option("--dimension", help="Dimension of the ratings to use.  [default: the judge's]")

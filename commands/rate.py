@@ -422,9 +422,9 @@ def next_replies(
 ) -> None:
     """Add replies to a plan, or raters.
 
-    FILES are the files of the plan. If you add the file of a new model, its replies to prompts in the plan come
-    first. Links, pages and ratings stay valid. Replies are drawn with known probabilities, by which `status`,
-    `compare` and `calibrate` weight the ratings.
+    FILES are the files of the plan. If you add the file of a new model, its replies to prompts in the plan
+    come first. Links, pages and ratings stay valid. Replies are drawn with known probabilities, by which
+    `status`, `compare` and `calibrate` weight the ratings.
 
     \b
     Examples:

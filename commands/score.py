@@ -90,13 +90,13 @@ if TYPE_CHECKING:
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of processes of --engine ray; with --device cuda, one GPU each.  [default: cores; 1 with GPUs]",
+    help="Processes of --engine ray; with --device cuda, one GPU each.  [default: cores; 1 with GPUs]",
 )
 @click.option(
     "--explain",
     metavar="ID",
     multiple=True,
-    help="Show the effect of each part on the score of the reply or conversation with this id; may be repeated.",
+    help="Show how much each part of the reply with this id changes its score; may be repeated.",
 )
 @click.option(
     "--html",
