@@ -52,7 +52,8 @@ def respond(
 
     The prompts are sent as in the published study. PROMPTS is a file with a prompt in each row, and, if
     you have them, an id, situation, emotion and dialogue, in any shape that `score` reads; replies in it are
-    ignored. Without PROMPTS, the 160 sample prompts are used. Options override --model-config. Run the command again to resume an interrupted run.
+    ignored. Without PROMPTS, the 160 sample prompts are used. Options override --model-config. Run the
+    command again to resume an interrupted run.
 
     With --turns, the model talks with scripted speakers that react to its replies: 40 that are included, or
     those of your own .toml file in the format of data/samples/situations.toml.

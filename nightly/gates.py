@@ -28,10 +28,10 @@ from calibration.comparison.verdicts import is_much_unscored
 from calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
 from calibration.monitoring.drift import prompts_needed
 from data.errors import UserError
-from data.records import REPLY
+from data.records import NOUNS, PROMPT_NOUNS, REPLY
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import GateFigure, Label, ModelChange
-from nightly.schema import NOUNS, Against, GateResult, Kind, ModelResult, Outcome, name_gate
+from nightly.schema import Against, GateResult, Kind, ModelResult, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
@@ -202,7 +202,7 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         return _result(gate, model, outcome, text, value=cost)
     if gate.kind == "max_unscored":
         if (share := result.unscored_share) is None:
-            return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit][0]}s")
+            return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit]}")
         part, total = 100 * share, result.n + result.missing
         counted = f"{result.missing:,} of {total:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
         if part <= gate.limit:
@@ -215,7 +215,7 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
         if (figure := model.shares.get(gate.subject)) is None:
-            return _result(gate, model, "skipped", f"no {NOUNS[model.unit][0]} for {gate.subject!r}")
+            return _result(gate, model, "skipped", f"no {model.unit} for {gate.subject!r}")
         return _weigh(gate, model, figure, f"Good share for {gate.subject}")
     change = model.changes.get(gate.against)
     if change is None or gate.label not in change.figures:
@@ -246,7 +246,7 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
     text += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     emotions: tuple[str, ...] = ()
     if is_withheld:
-        text += f"; this does not hold with every unscored {NOUNS[model.unit][0]} counted as Bad"
+        text += f"; this does not hold with every unscored {model.unit} counted as Bad"
     elif outcome == "inconclusive":
         text += f"; {_what_decides(gate, model, figure)}"
     elif outcome == "regression":
@@ -300,7 +300,7 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
     tonight, sure = figure.tonight.interval, figure.sure.interval
     if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
         return "too little is known to say what would decide it"
-    noun = f"{NOUNS[model.unit][1]}s" + (f" for {gate.subject}" if gate.kind == "floor" else "")
+    noun = PROMPT_NOUNS[model.unit] + (f" for {gate.subject}" if gate.kind == "floor" else "")
     if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
         return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
     return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"

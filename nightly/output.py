@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from data.records import REPLY, to_plain
+from data.records import NOUNS, REPLY, to_plain
 from data.text import listed, number, percent, points, printable
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import describe_variation, name_nights
 from nightly.config import NightlyConfig
 from nightly.gates import AGAINST, EXIT_CODES, gravest
 from nightly.history import show_place
-from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
+from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
 from reports.outputs import CheckOutcome, append_summary, print_command
 from reports.page import Cell, Page, Section, Table
 
@@ -183,11 +183,11 @@ def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
     """Return a sentence on responses that are unscored: cut short, refused or not judged.
 
     >>> describe_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
-    'm: 2 of 32 responses are unscored (6.2%): no response: cut short (2).'
+    'm: 2 of 32 replies are unscored (6.2%): no response: cut short (2).'
     """
     if not model.unscored_share:
         return None
-    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit][0]}s are unscored"
+    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit]} are unscored"
     part = f"{100 * model.unscored_share:.1f}%"
     return f"{model.model}: {counted} ({part}): {say_counts(model.unscored)}."
 
@@ -202,7 +202,7 @@ def _table(record: NightRecord) -> Table:
             del row[at]
     kind = "corrected" if any(model.corrected for model in record.models) else "as judged"
     return Table(
-        caption=f"% of {NOUNS[record.unit][0]}s, {kind}; changes of Good in points, as judged; 95% CIs",
+        caption=f"% of {NOUNS[record.unit]}, {kind}; changes of Good in points, as judged; 95% CIs",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),

@@ -57,6 +57,6 @@ def check_key_name(name: str) -> None:
     """Refuse an invalid variable name without repeating it: it may be the key itself."""
     if name and not NAME.fullmatch(name):
         raise UserError(
-            "key_env: not the name of an environment variable; give the name, such as OPENAI_API_KEY, "
-            "and never the key itself"
+            "key_env: expected the name of an environment variable, such as OPENAI_API_KEY, not the key "
+            "itself"
         )

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
 from calibration.estimate import Estimate
-from data.records import LABELS, POSITIVE_EMOTIONS
+from data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
 from data.text import UNDEFINED, listed, money, percent, points, show, slug
 from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from nightly.dashboard.series import (
@@ -27,7 +27,7 @@ from nightly.dashboard.series import (
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.output import NAMED, describe_unresponsive
-from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
+from nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
 from reports.charts import Line, dot_plot, line_chart, mark, percent_tick, signed_tick
 from reports.page import Cell, Figure, Table, row
 
@@ -369,7 +369,7 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     return [
         ("Models", f"{len(results):,}", f"of {len(series.models):,} ever seen"),
         (
-            f"{NOUNS[series.nights[-1].unit][0].capitalize()}s judged",
+            f"{NOUNS[series.nights[-1].unit].capitalize()} scored",
             f"{sum(result.n for result in results):,}",
             "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
         ),
