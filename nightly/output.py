@@ -111,7 +111,7 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     if config.dashboard is not None:
         notes.append(f"dashboard {config.dashboard / 'index.html'}")
     if not night.is_new:
-        notes.insert(0, "This night was in the history already: nothing was asked, and nothing changed.")
+        notes.insert(0, "This night is in the history already; nothing was run.")
     return Page(
         title=f"{record.config}, night {record.night}: {record.status}",
         subtitle=f"judge {record.judge} {record.judge_version}",
@@ -139,7 +139,7 @@ def sentences(record: NightRecord) -> list[str]:
     newest.sort(key=lambda item: item.shown.value)  # the largest drop first
     if shown := [f"{item.model} {points(item.shown)}" for item in newest]:
         more = [f"{len(shown) - NAMED} more"] if len(shown) > NAMED else []
-        lines.append(f"Tonight against the baseline: {listed([*shown[:NAMED], *more])} points Good.")
+        lines.append(f"Change from the baseline, points (Good share): {listed([*shown[:NAMED], *more])}.")
     lines += [note for note in (record.rubric_note, record.judge_note) if note]
     lines += [f"{model}: failed: {reason}." for model, reason in record.failed.items()]
     if moved := record.judge_moved:
@@ -147,14 +147,16 @@ def sentences(record: NightRecord) -> list[str]:
     if record.stale:
         lines.append(f"The calibration cannot be used: {record.stale}.")
     elif counts["stale"]:
-        lines.append(f"{counts['stale']} gates are stale; calibrate again and pin a night of this judge.")
+        lines.append(
+            f"{counts['stale']} gates are stale; calibrate again, and set a night of this judge as baseline."
+        )
     # What holds for all gates was printed once: a model that failed, a calibration that cannot be used.
     unresponsive = {model.model for model in record.models if model.is_unresponsive}
     for outcome in ("regression", "inconclusive"):
         is_new = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]
         lines += [gate.sentence for gate in is_new if gate.outcome == outcome]
     if unheld := dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped"):
-        lines.append(f"Skipped, with nothing to compare with: {', '.join(unheld)}.")
+        lines.append(f"Skipped, because there is nothing to compare with: {', '.join(unheld)}.")
     for model in record.models:
         lines += [line] if (line := describe_missing(model, record.unit)) else []
         changes = {item.against: item for item in record.changes if item.model == model.model}
@@ -176,7 +178,7 @@ def describe_unresponsive(model: ModelResult) -> str | None:
     """Return a warning where responses do not respond to their prompts."""
     if not model.is_unresponsive:
         return None
-    return f"Warning: {model.model}: {model.refused}. It has no level, and its gates on shares fail."
+    return f"Warning: {model.model}: {model.refused}. It has no Good share, and its gates on shares fail."
 
 
 def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
@@ -200,9 +202,9 @@ def _table(record: NightRecord) -> Table:
         at = head.index("unscored")
         for row in (head, *rows):
             del row[at]
-    kind = "corrected" if any(model.corrected for model in record.models) else "as judged"
+    kind = "corrected" if any(model.corrected for model in record.models) else "uncorrected"
     return Table(
-        caption=f"% of {NOUNS[record.unit]}, {kind}; changes of Good in points, as judged; 95% CIs",
+        caption=f"% of {NOUNS[record.unit]}, {kind}; change of the Good share in points, uncorrected; 95% CI",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),

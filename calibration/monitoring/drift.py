@@ -210,7 +210,7 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
             "separate the judge's part from the model's."
         )
     opening = {
-        "both": "Both changed",
+        "both": "The judge and the model changed",
         "neither shown": "No significant change",
         "the judge moved": "The judge changed; no significant change of the model",
         "the model moved": "The model changed; no significant change of the judge",

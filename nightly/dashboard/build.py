@@ -99,9 +99,7 @@ def _check_folder(folder: Path) -> set[str]:
         names = json.loads((folder / LIST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         if (folder / "index.html").exists():
-            raise UserError(
-                f"{folder}: holds an index.html that is not ours; name another folder with --out"
-            ) from None
+            raise UserError(f"{folder}: has an index.html of another program; set another --out") from None
         return set()
     except (ValueError, RecursionError):
         names = []

@@ -147,10 +147,10 @@ def confusion_section(report: CalibrationReport) -> Section:
         name="confusion",
         title="Confusion matrix",
         short="Confusion",
-        text=("Each row is a human label; the darker a cell, the larger its part of the row.",),
+        text=("Each row is a human label; darker cells are larger shares of the row.",),
         tables=(
             Table(
-                caption="Ratings by human label and label of the judge (part of the row)",
+                caption="Ratings by human label and label of the judge (share of the row)",
                 head=("human label", *(f"judge: {label}" for label in labels), "ratings"),
                 rows=tuple(body),
             ),

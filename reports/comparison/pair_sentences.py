@@ -43,14 +43,14 @@ def describe_unscored(pair: Difference, unit: str) -> str:
     text = f"Unscored: {shares}."
     if pair.is_withheld:
         return (
-            f"{text} No verdict: it does not hold with every unscored {unit} counted as Bad, as it must where"
-            f" more than {MOST_UNSCORED:.0%}, or {100 * MOST_MORE_UNSCORED:g} points more than of the other"
+            f"{text} No verdict: it changes if every unscored {unit} counts as Bad, which is required where "
+            f"more than {MOST_UNSCORED:.0%}, or {100 * MOST_MORE_UNSCORED:g} points more than of the other"
             " model, are unscored."
         )
     if not pair.is_robust:
         text += " The unscored rows could change this verdict."
     if is_much_unscored(*pair.unscored) and pair.verdict != "inconclusive":
-        text += f" It holds with every unscored {unit} counted as Bad."
+        text += f" It does not change if every unscored {unit} counts as Bad."
     return text
 
 

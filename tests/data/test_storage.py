@@ -130,7 +130,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError("Install gcsfs to access Google Storage")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
-    with pytest.raises(UserError, match="Install gcsfs to access Google Storage; .*pip install .*fsspec"):
+    with pytest.raises(UserError, match=r"Install gcsfs to access Google Storage; .*pip install .*fsspec"):
         find_source("gs://bucket/a.jsonl")
 
 
