@@ -101,7 +101,7 @@ def calibrate(
 
     if len(paths) < 2:
         raise UserError(
-            "calibrate: give replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
+            "calibrate: pass replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
         )
     *judged, ratings = paths
     scale = reading.scale or LABELS

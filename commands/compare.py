@@ -191,7 +191,7 @@ def compare(
     if out is not None:
         write_texts({"report.md": as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}, out)
     if github_summary and not append_summary(page):
-        say_notes(["no summary written: GITHUB_STEP_SUMMARY is not set, so this is no job of GitHub Actions"])
+        say_notes(["no summary written: GITHUB_STEP_SUMMARY is not set, so this is not a GitHub Actions job"])
     if html is not None:
         write_texts({html.name: as_page(page)}, html.parent)
         say_next(f"open {html}")

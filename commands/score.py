@@ -167,7 +167,7 @@ def score(
     check_source(source)  # before a judge is loaded, which may take seconds
     judge = load_judge(judge_name, unit=unit or notice_unit(source))
     if unit == "reply" and judge.unit != unit:
-        raise UserError(f"--unit reply: {judge_name} judges whole conversations; name a judge of replies")
+        raise UserError(f"--unit reply: {judge_name} judges whole conversations; set a judge of replies")
     if explain:
         check_explainable(judge, "--explain")
     if html and judge.unit == "reply":

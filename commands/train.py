@@ -50,8 +50,10 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence
 )
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
-@click.option("--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures go on the card.")
-@click.option("--about", type=FILE, help="TOML file with summary, licence, data and limits for the card.")
+@click.option(
+    "--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures are added to the card."
+)
+@click.option("--about", type=FILE, help="TOML file with the summary, license, data and limits for the card.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, or auto.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
@@ -294,7 +296,7 @@ def optimize(
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
             "interrupted; nothing was saved. A search cannot be resumed: limit it with --max-calls "
-            "or --max-cost, which save its best candidate so far"
+            "or --max-cost, which save the best candidate"
         ) from interrupt
     if as_json:
         click.echo(json.dumps(tuned, indent=2))

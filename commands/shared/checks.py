@@ -53,7 +53,7 @@ def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     yield from check_packages()
     for name in SHIPPED:
         yield from check_judge(name, today=today)
-    yield Check("licence of these judges", "ok", WEIGHTS_LICENCE)
+    yield Check("license of these judges", "ok", WEIGHTS_LICENCE)
     yield check_sample()
     yield from check_folder(folder)
 
