@@ -139,16 +139,16 @@ def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> st
     It holds before it was made, too: one version of a judge does not change with the day.
     """
     if calibration.judge != judge.name:
-        return f"it was made for another judge: {calibration.judge!r}, not {judge.name!r}"
+        return f"it is for the judge {calibration.judge!r}, not {judge.name!r}"
     if own_version(calibration.version) != own_version(judge.version):
-        return f"it was made for another judge version: {calibration.version!r}, not {judge.version!r}"
+        return f"it is for judge version {calibration.version!r}, not {judge.version!r}"
     if calibration.rubric != judge.rubric:
-        return "it was made for another rubric"
+        return "it is for another rubric"
     if today >= calibration.expires:
-        return f"expired on {calibration.expires}"
+        return f"it expired on {calibration.expires}"
     columns = tuple(calibration.calibrated_models)
     if columns != LABELS:
-        return f"it was made for the levels {', '.join(columns)}, not Bad, Okay and Good"
+        return f"it is for the levels {', '.join(columns)}, not Bad, Okay and Good"
     return None
 
 
@@ -187,7 +187,7 @@ def find_calibration(judge: CalibratableJudge, wanted: str | None, *, today: dat
     try:
         return take_fitting(read_calibration(judge.folder / CALIBRATION_FILE), identity, today=today)
     except UserError as error:
-        return CalibrationChoice(calibration=None, note=f"no calibration applies: {error}")
+        return CalibrationChoice(calibration=None, note=f"the calibration was not applied: {error}")
 
 
 def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
@@ -206,7 +206,7 @@ def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> Calibration
 def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
     """Choose the calibration if it fits the judge."""
     if reason := misfit(calibration, judge, today=today):
-        return CalibrationChoice(calibration=None, note=f"no calibration applies: {reason}")
+        return CalibrationChoice(calibration=None, note=f"the calibration was not applied: {reason}")
     # A day of grace: it may have been made in an eastern time zone, or before a clock was put back.
     is_later = today < calibration.created - timedelta(days=1)
     later = f"; it was made on {calibration.created}, after {today}, and is used for that date too"

@@ -216,7 +216,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
         files = [path for path in runs if not path.is_dir()]
         words = (*files, *reading_words(ctx, READING_REPLIES))
         if ratings is None and files:
-            return say_rate_plan("to settle it, have people rate", *words)
+            return say_rate_plan("for a definite verdict, have people rate", *words)
         if ratings and (ratings.parent / PLAN_FILE).exists():
             plan = read_plan(ratings.parent)
             people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0

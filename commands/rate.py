@@ -288,9 +288,8 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
 
     people = [rater for rater in found.consistency.values() if rater.rated]
     whole = sum(rater.rated == rater.planned for rater in people)
-    who = "1 person, who is" if len(people) == 1 else f"{len(people)} people, {whole} of whom are"
-    done = "not done" if len(people) == 1 and not whole else "done"
-    say(f"{count(len(found.rows))} ratings by {who} {done}")
+    raters = f"{len(people)} rater{'s' if len(people) != 1 else ''}"
+    say(f"{count(len(found.rows))} ratings by {raters}; finished: {whole}")
     same, pairs = found.repeats
     if pairs:
         say(f"replies rated twice: {same} of {pairs} got the same label")
@@ -346,7 +345,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
         about |= {"few_raters": ratings.few_raters}
         click.echo(json.dumps(about, indent=2, allow_nan=False))
         return
-    say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} people")
+    say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} raters")
     if ratings.few_raters:
         say(ratings.few_raters)
     else:
@@ -380,13 +379,11 @@ def _standing_line(pair: "Standing") -> str:
     from data.text import points
 
     if pair.difference.interval is None:
-        return f"{pair.other} and {pair.one}: {pair}"
+        return f"{pair.other} vs. {pair.one}: {pair}"
     ahead, behind, gap = pair.other, pair.one, pair.difference
     if gap.value < 0:
         ahead, behind, gap = behind, ahead, -gap
-    what = " ratings by these raters" if pair.more is not None else ""
-    what = ", with as many ratings each" if pair.people is not None else what
-    return f"{ahead} and {behind}: {pair}{what}; difference {points(gap)} points (Good share)"
+    return f"{ahead} vs. {behind}: {pair}; Good share {points(gap)} points (95% CI)"
 
 
 @rate.command("next")

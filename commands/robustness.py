@@ -75,7 +75,7 @@ def robustness(
     limit_cost(judge, max_cost)
     with (
         interruptible("finished judgments are saved"),
-        progress(f"judging with {judge.name}", "judged", spent=partial(spent_by, judge)) as on_progress,
+        progress(f"scoring with {judge.name}", "scored", spent=partial(spent_by, judge)) as on_progress,
     ):
         ask = judge_saved(judge, on_progress=on_progress)
         result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)

@@ -212,7 +212,7 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if result.is_unresponsive:
         return _result(gate, model, "regression", str(result.refused))
     if model.stale:
-        return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
+        return _result(gate, model, "stale", model.stale)
     if gate.kind == "floor":
         if (figure := model.shares.get(gate.subject)) is None:
             return _result(gate, model, "skipped", f"no {model.unit} for {gate.subject!r}")

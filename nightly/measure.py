@@ -111,8 +111,8 @@ def set_up_night(
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
         if correction.calibration is None and config.calibration != NONE:
-            stale = f'{correction.note}; or set calibration = "none" in the config'
-    except StaleCalibration as error:  # a night goes on without its calibration, and says so
+            stale = f'{correction.note}; calibrate again, or set calibration = "none" in the config'
+    except StaleCalibration as error:  # the night runs without it and reports it
         stale = str(error)
         correction = CalibrationChoice(calibration=None, note=stale)
     return NightSetup(
@@ -241,7 +241,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
 def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:
     """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
-    with setup.show_progress(f"judging {who}", "judged") as on_progress:
+    with setup.show_progress(f"scoring {who}", "scored") as on_progress:
         run = score_file(
             responses,
             judge=setup.judge,

@@ -145,7 +145,7 @@ def sentences(record: NightRecord) -> list[str]:
     if moved := record.judge_moved:
         lines.append(f"{moved[0].upper()}{moved[1:]}.")
     if record.stale:
-        lines.append(f"The calibration cannot be used: {record.stale}.")
+        lines.append(f"Stale: {record.stale}.")
     elif counts["stale"]:
         lines.append(
             f"{counts['stale']} gates are stale; calibrate again, and set a night of this judge as baseline."
@@ -204,7 +204,7 @@ def _table(record: NightRecord) -> Table:
             del row[at]
     kind = "corrected" if any(model.corrected for model in record.models) else "uncorrected"
     return Table(
-        caption=f"% of {NOUNS[record.unit]}, {kind}; change of the Good share in points, uncorrected; 95% CI",
+        caption=f"% of {NOUNS[record.unit]}, {kind}, 95% CI; vs: change of the Good share, uncorrected",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),

@@ -71,7 +71,7 @@ class ServedJudge:
                     self._calibration = find_calibration(self.judge, self._wanted, today=day)
                 except StaleCalibration as error:
                     self._calibration = CalibrationChoice(
-                        calibration=None, note=f"no calibration applies: {error}"
+                        calibration=None, note=f"the calibration was not applied: {error}"
                     )
             return self._calibration
 

@@ -345,7 +345,7 @@ def find_corrector(
         return take_named(wanted, judge, today=today)
     digests = {run.calibration for run in runs}
     if digests == {None}:
-        return CalibrationChoice(calibration=None, note="the runs were scored without a calibration")
+        return CalibrationChoice(calibration=None, note="the runs have no calibration")
     shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
     for path in (*(run.folder / CALIBRATION_FILE for run in runs), *shipped):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:

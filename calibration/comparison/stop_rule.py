@@ -179,9 +179,9 @@ class Standing:
         if self.verdict == "similar":
             return f"settled: similar within {100 * self.margin:g} points"
         if self.more is not None:
-            return f"about {self.more} more"
+            return f"about {self.more} more ratings by these raters are needed"
         if self.people is not None:
-            return f"about {self.people} more raters"
+            return f"about {self.people} more raters are needed"
         return "too few ratings to estimate how many more are needed"
 
 

@@ -215,8 +215,8 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
         "the judge moved": "The judge changed; no significant change of the model",
         "the model moved": "The model changed; no significant change of the judge",
     }[verdict]
-    sentence = f"{opening}: of {_points(total)}, the judge's part is {_points(judge)} by the anchors"
-    sentence += f", and the model's {_points(model)}."
+    sentence = f"{opening}: change {_points(total)} = judge {_points(judge)} (on the anchors)"
+    sentence += f" + model {_points(model)}."
     if verdict in ("both", "the judge moved") and is_beyond(slope.interval, 0.0):
         side = "better" if slope.value > 0 else "worse"
         sentence += f" The split is approximate: the judge's scores rose more for {side} replies."

@@ -220,9 +220,7 @@ def check_endpoint(endpoint: Endpoint) -> Check:
     finally:
         client.close()
     if answer.is_unreachable or not answer.status:
-        return Check(
-            name, "fail", answer.problem, "check that the server is running and the address is right"
-        )
+        return Check(name, "fail", answer.problem, "check that the server runs at this address")
     if answer.status in (401, 403):
         way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
         return Check(name, "fail", answer.problem, way_out)

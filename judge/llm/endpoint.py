@@ -239,7 +239,7 @@ class Endpoint:
                 self._failed_in_a_row += 1
             failed = self._failed_in_a_row
         if answer.is_unreachable:
-            return self._fatal(problem, "check that it is running and the address is right.")
+            return self._fatal(problem, "check that the server runs at this address.")
         # A gateway also answers 403 to a single text: then others have been answered before.
         is_redirect = 300 <= answer.status < 400
         if answer.status in FATAL or is_redirect or (answer.status == 403 and is_first):

@@ -22,7 +22,7 @@ class Key:
         self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
         if name and not self._value:
             raise UserError(
-                f"{name}: this environment variable is not set; export the key, or change key_env"
+                f"{name}: this environment variable is not set; set it to the API key, or change key_env"
             )
         # Refused here: the HTTP library's own error would quote the header with the key.
         if not self._value.isascii() or not self._value.isprintable() or " " in self._value:

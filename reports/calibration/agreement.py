@@ -170,14 +170,15 @@ def judges_section(report: CalibrationReport) -> Section:
         elif run.kind == "people":
             name, figures = "one person (ceiling)", [""] * len(figures)
         rows.append(row(name, show_estimate(run.metrics[report.headline]), *figures, run.n or "none"))
-    error = f"level error, {'points' if shares else 'of the mean'}"
+    error = "level error, points" if shares else "level error of the mean"
     return Section(
         name="judges",
         title="Judges",
         short="Judges",
         tables=(
             Table(
-                caption=f"Agreement with human ratings; cost and time per 1,000 {NOUNS[report.judge.unit]}",
+                caption="Agreement with human ratings; level error: mean error of a model's "
+                f"{'shares' if shares else 'level'}; cost and time per 1,000 {NOUNS[report.judge.unit]}",
                 head=("judge", "weighted kappa", error, "cost", "seconds", "ratings"),
                 rows=tuple(rows),
             ),

@@ -273,7 +273,7 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
     if compared.corrector.calibration is None:
-        yield "Calibrate the judge with human ratings; without them the verdict is at most probable."
+        yield "Calibrate the judge with human ratings; without them the best verdict is 'probably better'."
     elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]

@@ -19,7 +19,7 @@ BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
     "both": "by human ratings and the calibrated judge",
-    "judge": "by the judge alone, which was not compared with human ratings",
+    "judge": "by the judge alone",
 }
 
 
@@ -99,8 +99,8 @@ def describe_wins(pair: Difference, unit: str) -> str:
     ties = counts.prompts - counts.wins - counts.losses
     tied = f" ({ties:,} tied)" if ties else ""
     return (
-        f"The judge prefers {pair.one} on {counts.wins:,} of {counts.prompts:,} {PROMPT_NOUNS[unit]}"
-        f" and {pair.other} on {counts.losses:,}{tied}."
+        f"The judge scores {pair.one} higher on {counts.wins:,} of {counts.prompts:,} {PROMPT_NOUNS[unit]}"
+        f" and {pair.other} higher on {counts.losses:,}{tied}."
     )
 
 
@@ -113,7 +113,7 @@ def describe_certainty(pair: Difference) -> str:
     if pair.verdict == "inconclusive":
         return ""
     if pair.how == "judge":
-        return "The judge's difference is significant, but the judge was not compared with human ratings."
+        return "This is significant at the 5% level, but the judge was not validated with human ratings."
     pair = favored(pair)
     return f"The probability that people prefer {pair.one} is about {100 * pair.probability:.0f}%."
 
