@@ -132,7 +132,7 @@ class Commands(click.Group):
             click.echo(f"error: {error.name} is not installed; install it with: {hint}", err=True)
             raise click.exceptions.Exit(UserError.exit_code) from error
         except KeyboardInterrupt as interrupt:
-            click.echo("error: interrupted; no file is left half written. Give the command again", err=True)
+            click.echo("error: interrupted; no file is incomplete. Run the command again", err=True)
             raise click.exceptions.Exit(Interrupted.exit_code) from interrupt
 
 
@@ -152,10 +152,10 @@ def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) ->
     is_eager=True,
     expose_value=False,
     callback=show_version,
-    help="Say which this is.",
+    help="Show the version and exit.",
 )
 def main() -> None:
-    """Rate how empathetic replies are, the way a crowd would.
+    """Estimate how people would rate the empathy of replies.
 
     \b
     Examples:

@@ -19,8 +19,8 @@ from data.tables import first_problem
 CALIBRATION_FILE: Final = "calibration.json"
 NONE: Final = "none"  # the name of no calibration
 FORMAT: Final = 2
-MAKE_ANEW: Final = "make it anew with `calibrate`"
-NONE_CAME: Final = "no calibration came with this judge; `calibrate` makes one"
+MAKE_ANEW: Final = "run `calibrate` again to create a new one"
+NONE_CAME: Final = "this judge has no calibration; `calibrate` creates one"
 
 
 class CalibratableJudge(Protocol):
@@ -124,7 +124,7 @@ def read_calibration(path: Path) -> Calibration:
     except ValidationError as error:
         raise UserError(f"{path}: {': '.join(first_problem(error))}; {MAKE_ANEW}") from error
     if not calibration.calibrated_models:
-        raise UserError(f"{path}: no calibrated models in it; {MAKE_ANEW}")
+        raise UserError(f"{path}: no calibrated models; {MAKE_ANEW}")
     return calibration
 
 
@@ -139,16 +139,16 @@ def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> st
     It holds before it was made, too: one version of a judge does not change with the day.
     """
     if calibration.judge != judge.name:
-        return f"another judge: it is for {calibration.judge!r}, not {judge.name!r}"
+        return f"it is for the judge {calibration.judge!r}, not {judge.name!r}"
     if own_version(calibration.version) != own_version(judge.version):
-        return f"another judge version: it is for {calibration.version!r}, not {judge.version!r}"
+        return f"it is for judge version {calibration.version!r}, not {judge.version!r}"
     if calibration.rubric != judge.rubric:
-        return "another rubric: the judge was calibrated with other instructions"
+        return "it is for another rubric"
     if today >= calibration.expires:
-        return f"expired on {calibration.expires}"
+        return f"it expired on {calibration.expires}"
     columns = tuple(calibration.calibrated_models)
     if columns != LABELS:
-        return f"it is for a level of {', '.join(columns)}, not of Bad, Okay and Good"
+        return f"it is for the levels {', '.join(columns)}, not Bad, Okay and Good"
     return None
 
 
@@ -187,29 +187,29 @@ def find_calibration(judge: CalibratableJudge, wanted: str | None, *, today: dat
     try:
         return take_fitting(read_calibration(judge.folder / CALIBRATION_FILE), identity, today=today)
     except UserError as error:
-        return CalibrationChoice(calibration=None, note=f"no calibration applies: {error}")
+        return CalibrationChoice(calibration=None, note=f"the calibration was not applied: {error}")
 
 
 def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
     """Read the calibration named by its file or folder, or by `none`; refused where it does not fit."""
     if wanted == NONE:
         return CalibrationChoice(
-            calibration=None, note="no calibration, as asked: the shares are the judge's own"
+            calibration=None, note="no calibration (--calibration none): the shares are the judge's own"
         )
     path = Path(wanted) / CALIBRATION_FILE if Path(wanted).is_dir() else Path(wanted)
     calibration = read_calibration(path)
     if reason := misfit(calibration, judge, today=today):
-        raise StaleCalibration(f"{path}: does not fit: {reason}; {MAKE_ANEW}")
+        raise StaleCalibration(f"{path}: does not apply: {reason}; {MAKE_ANEW}")
     return take_fitting(calibration, judge, today=today)
 
 
 def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
     """Choose the calibration if it fits the judge."""
     if reason := misfit(calibration, judge, today=today):
-        return CalibrationChoice(calibration=None, note=f"no calibration applies: {reason}")
+        return CalibrationChoice(calibration=None, note=f"the calibration was not applied: {reason}")
     # A day of grace: it may have been made in an eastern time zone, or before a clock was put back.
     is_later = today < calibration.created - timedelta(days=1)
-    later = f"; it was made on {calibration.created}, after {today}, and is taken to hold for then too"
+    later = f"; it was made on {calibration.created}, after {today}, and is used for that date too"
     return CalibrationChoice(
         calibration=calibration,
         note=(

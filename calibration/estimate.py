@@ -14,7 +14,7 @@ CONFIDENCE = 0.95
 SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
 LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
 OF_THESE_RATERS: Final = (
-    "fewer than four people rated: the figures are of these raters only and claim nothing about people"
+    "fewer than four raters: the figures describe these raters only, not people in general"
 )
 
 

@@ -48,7 +48,7 @@ from data.rating_files.sheet import SheetOptions
 from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 
 BASELINES: Final = {
-    "majority": "always says what people said most often",
+    "majority": "always returns the most common human label",
     "length": "counts words; fitted on the other clusters",
 }
 Metrics = Mapping[str, Estimate]

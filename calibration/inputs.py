@@ -64,7 +64,7 @@ def _unit_of(judged: Sequence[Judged]) -> str:
     units = {item.unit for item in judged if item.version}  # another tool's table does not say
     if len(units) > 1:
         raise UserError(
-            "some of these runs are of whole conversations and some of replies; calibrate each alone"
+            "some of these runs have conversations and some have replies; calibrate them separately"
         )
     return units.pop() if units else REPLY
 

@@ -118,7 +118,9 @@ def pair(
     """
     judged: dict[str, Judgment] = {}
     if twice := [item.id for item in judgments if judged.setdefault(item.id, item) is not item]:
-        raise UserError(f"judgments: {_name(twice)} judged more than once; give one judge's, once each")
+        raise UserError(
+            f"judgments: {_name(twice)} scored more than once; pass each judgment once, by one judge"
+        )
     rated = _check([rating for rating in ratings if rating.dimension == dimension], dimension)
     positions = _rating_positions(rated, scale)
     scored = {key: found for key, item in judged.items() if (found := _score(item, scale)) is not None}
@@ -128,9 +130,7 @@ def pair(
         if rating.id in scored
     ]
     if not rows:
-        raise UserError(
-            "no rating belongs to a scored response: the ids of ratings and judgments do not meet"
-        )
+        raise UserError("no rating matches a scored reply: the ids of ratings and judgments differ")
     ids = {rating.id for rating in rated}
     reasons = Counter(
         # What follows a colon is particular to one response; reasons are counted by kind.
@@ -169,8 +169,8 @@ def chances_of(ratings: Sequence[Rating]) -> Floats | None:
             chance = 0.0
         if not 0 < chance <= 1:
             raise UserError(
-                f"ratings: chance {said!r} of {rating.id!r}: a number above 0 and up to 1 was expected;"
-                " take the column as `rate collect` writes it, or leave it out"
+                f"ratings: chance {said!r} of {rating.id!r}: expected a number above 0 and up to 1; use the "
+                "column as `rate collect` writes it, or remove it"
             )
         found.append(chance)
     return np.array(found)
@@ -181,10 +181,10 @@ def _check(ratings: list[Rating], dimension: str) -> list[Rating]:
         raise UserError(f"ratings: none of the dimension {dimension!r}")
     for rating in ratings:
         if not rating.rater:
-            raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
+            raise UserError(f"a rating of {rating.id!r} has no rater; give each rater a unique name")
     times = Counter((rating.rater, rating.id) for rating in ratings)
     if twice := [f"{who} on {what}" for (who, what), count in times.items() if count > 1]:
-        raise UserError(f"ratings: more than one by {_name(twice)}; keep one of each")
+        raise UserError(f"ratings: more than one by {_name(twice)}; keep only one")
     return ratings
 
 
@@ -198,8 +198,8 @@ def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str]) -> list[i
             raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from {ends}")
         if position != int(position):
             raise UserError(
-                f"rating {rating.rating:g} of {rating.id!r} lies between two levels; give each person's own"
-                " rating"
+                f"rating {rating.rating:g} of {rating.id!r} is between two levels; pass individual ratings, "
+                "not means"
             )
         places.append(round(position))
     return places
@@ -211,8 +211,8 @@ def _score(judgment: Judgment, scale: Sequence[str]) -> tuple[float, int] | None
         return None
     if judgment.label is not None and judgment.label not in scale:
         raise UserError(
-            f"judgment of {judgment.id!r}: label {judgment.label!r} is none of {', '.join(scale)};"
-            " ratings and judgments need one scale"
+            f"judgment of {judgment.id!r}: label {judgment.label!r} is not one of {', '.join(scale)}; "
+            "ratings and judgments need the same scale"
         )
     label = scale.index(judgment.label) + 1 if judgment.label is not None else None
     score = judgment.score if judgment.score is not None else float(label or 1)

@@ -12,9 +12,9 @@ from data.text import printable
 
 @click.group()
 def align() -> None:
-    """Ask a model how it would feel, and hold that against people.
+    """Compare a model's self-reported emotions with people's (EmotionBench).
 
-    This is EmotionBench: questionnaires about feelings, filled in by default and with a situation in mind.
+    The model fills in questionnaires about emotions, by default and with a situation in mind.
 
     \b
     Examples:
@@ -25,42 +25,48 @@ def align() -> None:
 
 @align.command("run")
 @model_options("sheets")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Calls at a time.  [default: 32]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Concurrent calls.   [default: 32]")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds.  [default: 60]")
 @click.option(
-    "--scale", default="PANAS", show_default=True, help="The questionnaire; all but PANAS need items."
+    "--scale", default="PANAS", show_default=True, help="Questionnaire; all but PANAS need --questionnaires."
 )
+@click.option("--questionnaires", type=FILE, help="Your copy of the benchmark's questionnaires.json.")
 @click.option(
-    "--questionnaires", type=FILE, help="Your copy of the benchmark's questionnaires.json, for items."
-)
-@click.option(
-    "--situations", type=FILE, help="The benchmark's situations.csv or .json.  [default: 108 of ours]"
+    "--situations",
+    type=FILE,
+    help="The benchmark's situations.csv or .json.  [default: 108 included situations]",
 )
 @click.option(
     "--emotion", "emotions", multiple=True, help="Only situations of this emotion; may be repeated."
 )
-@click.option("--per-factor", type=click.IntRange(min=1), help="No more than the first N of each factor.")
 @click.option(
-    "--orders", type=click.IntRange(min=1), default=10, show_default=True, help="Orders of the items."
+    "--per-factor", type=click.IntRange(min=1), help="Use only the first N situations of each factor."
 )
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Of every order.")
+@click.option(
+    "--orders", type=click.IntRange(min=1), default=10, show_default=True, help="Number of item orders."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per order.")
 @click.option(
     "--defaults",
     type=click.IntRange(min=2),
-    help="Sheets without a situation.  [default: as orders, 10 at least]",
+    help="Number of sheets without a situation.  [default: --orders, at least 10]",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the orders.")
-@click.option("--positive", is_flag=True, help="Our situations rewritten so that they go well, one a factor.")
-@click.option("--stable", is_flag=True, help="Tell the model not to let situations take hold of it.")
-@click.option("--out", type=FILE, help="The run's folder.  [default: alignments/<model>-<scale>-<digest>]")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the orders."
+)
+@click.option(
+    "--positive", is_flag=True, help="Use the positive versions of the included situations, one per factor."
+)
+@click.option("--stable", is_flag=True, help="Instruct the model to stay emotionally stable.")
+@click.option("--out", type=FILE, help="Output folder.  [default: alignments/<model>-<scale>-<digest>]")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Spending limit of this command, in USD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **options: Any) -> None:
-    """Have a model fill in a questionnaire of feelings.
+    """Have a model fill in a questionnaire about emotions.
 
-    It does so by default and with each situation in mind. PANAS and 108 situations are built in; the other
-    scales' items are read from your copy of the benchmark. The same command takes an interrupted run up again
-    and asks for nothing twice.
+    The model answers once by default and once for each situation. PANAS and 108 situations are included; the
+    items of other questionnaires are read from your copy of the benchmark. Run the command again to resume an
+    interrupted run.
 
     \b
     Examples:
@@ -77,7 +83,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     plan = plan_alignment(reporter)
     folder = out or plan.default_folder("alignments", folder_name(plan.model), plan.scale)
     with (
-        interruptible("what was answered is kept", out=folder),
+        interruptible("finished sheets are saved", out=folder),
         progress("asking", "answered", spent=lambda: reporter.endpoint.budget.spent) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
@@ -94,25 +100,25 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         if manifest["missing"]:
             lines.append(f"lack marks: {say_counts(manifest['missing'])}")
         if manifest["left_out"]:
-            lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
+            lines.append(f"rejected by the server and left out: {', '.join(manifest['left_out'])}")
         if manifest["cost"] is not None:
             lines.append(f"{manifest['cost']:.4f} USD")
-        lines.append(f"{run.folder}" if run.asked else f"{run.folder} (nothing left to ask)")
+        lines.append(f"{run.folder}" if run.asked else f"{run.folder} (complete; nothing was sent)")
         for line in lines:
             print(printable(line))
     check_filled(run)
     if not as_json:
-        say_next("to compare these feelings with people's", "align", "report", run.folder)
+        say_next("to compare these emotions with people's", "align", "report", run.folder)
 
 
 @align.command("import")
 @click.argument("files", type=FILE, nargs=-1, required=True)
-@click.option("--out", type=FILE, default=Path("sheets.jsonl"), show_default=True, help="The sheets' file.")
+@click.option("--out", type=FILE, default=Path("sheets.jsonl"), show_default=True, help="Output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Turn results files of EmotionBench into filled-in sheets.
+    """Convert EmotionBench results files to sheets.
 
-    Missing values are counted. FILES are *-testing.csv files of models and the crowd's crowd.xlsx.
+    Missing values are counted. FILES are *-testing.csv files of models and crowd.xlsx, the human answers.
 
     \b
     Example:
@@ -128,25 +134,25 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
         told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
         print(printable(f"{Path(name).name}: {told}"))
     print(printable(str(out)))
-    say_next("to compare these feelings with people's", "align", "report", out)
+    say_next("to compare these emotions with people's", "align", "report", out)
 
 
 @align.command("report")
 @click.argument("sheets", type=FILE, nargs=-1, required=True)
 @click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
-@click.option("--factors", is_flag=True, help="Show all 36 factors in the table, not only emotions.")
+@click.option("--factors", is_flag=True, help="Show all 36 factors in the table, not only the emotions.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.01,
     show_default=True,
-    help="Of the tests.",
+    help="Significance level of the tests.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 def align_report(
     sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, as_json: bool
 ) -> None:
-    """Report how far feelings moved, and whether as people's did.
+    """Report how far emotions changed, compared with people.
 
     SHEETS are folders of align run and files of align import.
 
@@ -162,6 +168,6 @@ def align_report(
     written = write_alignment(result, out) if out else []
     print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)
     if written and not as_json:
-        say_next(f"see it with charts: open {written[0]}")
+        say_next(f"to see it with charts: open {written[0]}")
     elif not as_json:
         say_next("to save it with charts", "align", "report", *sheets, "--out", "report")

@@ -33,10 +33,10 @@ INCONCLUSIVE = 3
     "--exchanges",
     type=FILE,
     multiple=True,
-    help="The texts, for length, emotions, examples, and ratings without ids; may be repeated.",
+    help="Replies of the runs: for lengths, emotions, examples and ratings without ids; may be repeated.",
 )
 @ratings_options
-@click.option("--dimension", help="Which dimension of the ratings.  [default: the one that was judged]")
+@click.option("--dimension", help="Dimension of the ratings to use.  [default: the judge's]")
 @click.option(
     "--judge",
     "judges",
@@ -47,10 +47,13 @@ INCONCLUSIVE = 3
     "  [default: classifier, or all judges of the table]",
 )
 @click.option(
-    "--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before all judges spend more."
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Spending limit of all judges together, in USD.",
 )
 @click.option(
-    "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
+    "--out", type=FILE, help="Output folder of calibration.json and report.*.  [default: calibrations/<run>]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
@@ -98,7 +101,7 @@ def calibrate(
 
     if len(paths) < 2:
         raise UserError(
-            "calibrate: give replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
+            "calibrate: pass replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
         )
     *judged, ratings = paths
     scale = reading.scale or LABELS
@@ -115,7 +118,7 @@ def calibrate(
         )
         runs = [*scored.runs, *runs]
     if judges and not files and all(path.is_dir() for path in runs):
-        raise UserError("--judge: these runs have their judges; pass the file of replies to score it")
+        raise UserError("--judge: not with runs, which are scored already; pass the files of replies instead")
     options = CalibrationOptions(scale=scale, dimension=dimension or judged_dimension(runs))
     inputs = read_inputs(
         runs,
@@ -149,7 +152,10 @@ def calibrate(
         elif not is_other and runs[0].is_dir() and len(report.calibration.models) >= LEAST_MODELS:
             option = read_manifest(runs[0])["judge_option"]
             words = (*(() if option == DEFAULT else ("--judge", option)), "--calibration", str(written[0]))
-            say(f"To correct other replies by these ratings: score with {shlex.join(words)}", err=True)
+            say(
+                f"To correct scores of other replies with these ratings, add to `score`: {shlex.join(words)}",
+                err=True,
+            )
         texts = [*reading_words(ctx), *(str(word) for path in files for word in ("--exchanges", path))]
         if is_other:
             judge = inputs.judges[report.runs.index(chosen)]
@@ -159,7 +165,7 @@ def calibrate(
         elif not refused and len(inputs.judges) == 1 and runs[0].is_dir() and len(report.models.rows) > 1:
             say_next("to see which model people find better", "compare", *runs, "--ratings", ratings, *texts)
         else:
-            say_next(f"see where judge and people differ: open {folder / 'report.html'}")
+            say_next(f"to see where the judge and people differ: open {folder / 'report.html'}")
     # Undefined, or known of so few that nobody can say how exactly.
     if refused or report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)

@@ -115,7 +115,7 @@ def compare(
     github_summary: bool,
     as_json: bool,
 ) -> None:
-    """Compare models by their replies: which one is better.
+    """Compare models by their replies.
 
     Pass files of replies (as for `score`), folders of runs, or both. Files are scored first, into runs/; run
     the command again to resume. One file may hold several models. The verdict is better, probably better,
@@ -191,7 +191,7 @@ def compare(
     if out is not None:
         write_texts({"report.md": as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}, out)
     if github_summary and not append_summary(page):
-        say_notes(["no summary written: GITHUB_STEP_SUMMARY is not set, so this is no job of GitHub Actions"])
+        say_notes(["no summary written: GITHUB_STEP_SUMMARY is not set, so this is not a GitHub Actions job"])
     if html is not None:
         write_texts({html.name: as_page(page)}, html.parent)
         say_next(f"open {html}")
@@ -216,7 +216,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
         files = [path for path in runs if not path.is_dir()]
         words = (*files, *reading_words(ctx, READING_REPLIES))
         if ratings is None and files:
-            return say_rate_plan("to settle it, have people rate", *words)
+            return say_rate_plan("for a definite verdict, have people rate", *words)
         if ratings and (ratings.parent / PLAN_FILE).exists():
             plan = read_plan(ratings.parent)
             people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0

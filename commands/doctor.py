@@ -19,12 +19,11 @@ WHERE = {
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 @click.pass_context
 def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
-    """Check that all is there that judging needs.
+    """Check the installation.
 
-    Says what to do where it is not. Looks at packages, weights, calibrations and the disk, and has the
-    default judge judge a response whose answer is known. FILES are TOML files of judges, models or nights:
-    keys, servers and databases they name are looked at too. Nothing is sent that could cost money. The exit
-    code is 5 if one fails.
+    Checks packages, weights, calibrations and disk space, scores a reply whose score is known, and prints a
+    fix for each problem. FILES are TOML files of judges, models or nights: their keys, servers and databases
+    are checked too. Nothing that costs money is sent. The exit code is 5 if a check fails.
 
     \b
     Examples:
@@ -39,9 +38,9 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
     installed = check_installation(today=date.today(), folder=Path("runs"))
     exit_code = print_checks(chain(installed, *map(check_file, files)), as_json=as_json)
     if not as_json and exit_code:
-        say_next("once that is mended", "doctor", *files)
+        say_next("once that is fixed", "doctor", *files)
     elif not as_json:
-        say_next("score the sample replies, or a file of yours", "score", SAMPLE_RESPONSES)
+        say_next("to score the sample replies, or your own file", "score", SAMPLE_RESPONSES)
     ctx.exit(exit_code)
 
 
@@ -49,9 +48,9 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
 @click.argument("shell", type=click.Choice(list(WHERE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Let a shell complete commands, options, judges and files.
+    """Print the shell completion script.
 
-    Prints what the shell must read.
+    It completes commands, options, judges and files.
 
     \b
     Examples:

@@ -19,13 +19,13 @@ def complete_source(ctx: click.Context, parameter: click.Parameter, incomplete: 
 @click.command("import")
 @click.argument("source", shell_complete=complete_source)
 @click.argument("paths", metavar="PATH...", type=FILE, nargs=-1, required=True)
-@click.option("--out", type=FILE, default=Path("."), help="Where to write.  [default: this folder]")
+@click.option("--out", type=FILE, default=Path("."), help="Output folder.  [default: the current folder]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def import_(source: str, paths: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Turn a public dataset into files of replies and ratings.
+    """Convert a public dataset to files of replies and ratings.
 
-    It is read in its published shape and written as exchanges.jsonl (prompts with their replies) and
-    ratings.jsonl; what cannot be read goes into set_aside.jsonl. SOURCE is one of empathy-study,
+    It is read in its published format and written as exchanges.jsonl (prompts with their replies) and
+    ratings.jsonl. Rows that cannot be read go into set_aside.jsonl. SOURCE is one of empathy-study,
     empathy-study-ratings, judging-empathy, empathetic-exchanges, ieval, epitome, esconv, dep (DSTC9),
     mental-align, resort and empo. Several files or folders of one source are read as one dataset.
 
@@ -49,13 +49,13 @@ def import_(source: str, paths: tuple[Path, ...], out: Path, as_json: bool) -> N
         for name, count in counts.items():
             say(f"{count:>9,}  {out / name}.jsonl")
         if counts["exchanges"]:
-            say_next("to judge the replies", "score", out / "exchanges.jsonl")
+            say_next("to score the replies", "score", out / "exchanges.jsonl")
         elif source == "empathy-study-ratings":
             say_next("to compare models by these ratings", "compare", out / "ratings.jsonl")
         elif counts["ratings"]:
             say_next(
-                "to hold another judge's scores against these ratings",
+                "to compare another judge's scores with these ratings",
                 *("calibrate", "SCORES.csv", out / "ratings.jsonl", "--scale", "1-5"),
             )
         else:
-            say_next(f"see why no row could be read: {out / 'set_aside.jsonl'}")
+            say_next(f"for the reason why no row could be read, see {out / 'set_aside.jsonl'}")

@@ -10,16 +10,18 @@ from commands.shared.options import FILE, device_option, interruptible, say, say
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.option("--night", metavar="NAME", help="The night's name.  [default: today's date]")
-@click.option("--again", is_flag=True, help="Judge a night that is in the history again, and replace it.")
+@click.option("--night", metavar="NAME", help="Name of the night.  [default: today's date]")
+@click.option("--again", is_flag=True, help="Score a night that is in the history again, and replace it.")
 @device_option
 @click.option(
     "--otel",
     is_flag=True,
-    help="Send figures and outcomes as OpenTelemetry events to the collector in OTEL_EXPORTER_OTLP_ENDPOINT.",
+    help="Send figures and outcomes as OpenTelemetry events to OTEL_EXPORTER_OTLP_ENDPOINT.",
 )
 @click.option(
-    "--mlflow", is_flag=True, help="Log them and the report as a run of MLflow, at MLFLOW_TRACKING_URI."
+    "--mlflow",
+    is_flag=True,
+    help="Log figures, outcomes and the report as an MLflow run at MLFLOW_TRACKING_URI.",
 )
 @click.option("--now", metavar="TIME", hidden=True, help="The time to record, such as 2026-11-15T02:00.")
 @click.option("--json", "as_json", is_flag=True, help="Print the night as JSON.")
@@ -34,11 +36,11 @@ def nightly(
     now: str | None,
     as_json: bool,
 ) -> None:
-    """Judge models every night, and report regressions.
+    """Score models every night, and report regressions.
 
     Models answer, the judge scores, and gates check the result; all nights are stored in a history and shown
     on a dashboard. CONFIG is a TOML file of models, judge and gates; nightly/config.py lists its keys.
-    Run the command again to resume an interrupted night. A night that is in the history is not asked for
+    Run the command again to resume an interrupted night. A night that is in the history is not scored
     again. The exit code is 1 for a regression, 3 for an inconclusive gate, 4 for a calibration that cannot be
     used, and 5 where a model or the judge could not be reached.
 
@@ -65,7 +67,7 @@ def nightly(
     began, start = datetime.now().astimezone(), monotonic()  # so that no clock put back makes a time negative
     settings = read_config(config)
     name = check_name(night, "--night") if night else (fixed or began).date().isoformat()
-    with interruptible("what was answered and judged is kept", night=name):
+    with interruptible("finished replies and judgments are saved", night=name):
         finished = run_night(
             settings,
             night=name,
@@ -80,7 +82,7 @@ def nightly(
     if mlflow:
         say_notes([log_mlflow(finished, as_page(finished, settings))])
     if not as_json and settings.dashboard:
-        say_next(f"see the nights: open {Path(settings.dashboard) / 'index.html'}")
+        say_next(f"to see the nights: open {Path(settings.dashboard) / 'index.html'}")
     elif not as_json:
         say_next("to see the nights", "dashboard", show_place(settings.history))
     ctx.exit(finished.exit_code)
@@ -88,7 +90,7 @@ def nightly(
 
 @click.group()
 def history() -> None:
-    """Write out the figures of all nights.
+    """Export the figures of all nights.
 
     \b
     Example:
@@ -103,7 +105,7 @@ def history() -> None:
     default="nights.sqlite",
     show_default=True,
     metavar="FILE|URL",
-    help="A SQLite file, or postgresql+psycopg://... (the password best in PGPASSWORD).",
+    help="A SQLite file, or postgresql+psycopg://... (set the password in PGPASSWORD).",
 )
 @click.option(
     "--kind",
@@ -115,7 +117,7 @@ def history() -> None:
 @click.option("--config", metavar="DIGEST", help="Only the nights of this config.")
 @click.option("--last", type=click.IntRange(min=1), help="Only the newest N nights.")
 @click.option("--format", "format_", type=click.Choice(["jsonl", "csv"]), help="[default: as --out]")
-@click.option("--out", type=FILE, help="Where to write.  [default: the output]")
+@click.option("--out", type=FILE, help="Output file.  [default: standard output]")
 def export(
     place: str, kind: str, config: str | None, last: int | None, format_: str | None, out: Path | None
 ) -> None:
@@ -149,11 +151,11 @@ def export(
 
 @click.command()
 @click.argument("history", metavar="HISTORY")
-@click.option("--out", type=FILE, default=Path("dashboard"), help="The site's folder.  [default: dashboard]")
+@click.option("--out", type=FILE, default=Path("dashboard"), help="Output folder.  [default: dashboard]")
 @click.option("--nights", type=click.IntRange(min=1), help="Show only the newest N nights.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> None:
-    """Make the pages that show all nights.
+    """Build the HTML dashboard of all nights.
 
     They show trends, models, emotions, replies and the judge's health. HISTORY is the file that `nightly`
     writes, or the URL of a PostgreSQL database. The folder needs no server: open its index.html.
@@ -174,4 +176,4 @@ def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> Non
         click.echo(json.dumps({"index": str(out / "index.html"), "files": len(files), "bytes": size}))
     else:
         say(f"{len(files):,} files, {size / 1e6:.1f} MB")
-        say_next(f"see the nights: open {out / 'index.html'}")
+        say_next(f"to see the nights: open {out / 'index.html'}")

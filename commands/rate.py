@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def rate() -> None:
-    """Have people rate replies, without knowing whose they are.
+    """Collect blind human ratings of replies.
 
-    A plan says who rates which replies; `open` serves a page to rate them on, `export` writes files for
-    people elsewhere, and `collect` joins what came back into ratings that `compare` and `calibrate` read.
-    `status` says when to stop, and `next` draws more.
+    `plan` assigns replies to raters. `open` serves a rating page; `export` writes files to send to raters
+    instead. `collect` writes ratings.jsonl, which `compare` and `calibrate` read. `status` shows whether more
+    ratings are needed, and `next` adds replies or raters.
 
     \b
     Example:
@@ -47,16 +47,16 @@ def rate() -> None:
 @rate.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @click.option(
-    "--people", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many will rate."
+    "--people", type=click.IntRange(1, 1000), default=8, show_default=True, help="Number of raters."
 )
 @click.option(
-    "--each", type=click.IntRange(1, 2000), default=50, show_default=True, help="How many replies each rates."
+    "--each", type=click.IntRange(1, 2000), default=50, show_default=True, help="Number of replies per rater."
 )
-@click.option("--out", type=FILE, default=RATING_PLAN, show_default=True, help="The plan's folder.")
-@click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on.")
+@click.option("--out", type=FILE, default=RATING_PLAN, show_default=True, help="Output folder.")
+@click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
 @column_options
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draw.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -69,11 +69,11 @@ def plan(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Draw who rates which replies or conversations.
+    """Assign replies or conversations to raters.
 
-    FILES hold replies or conversations as for `score`. Each person gets all models on the same prompts, one
-    reply at a time and in random order. Of the replies each rates, two come to everybody and one comes twice:
-    they show how consistent people are, and count for nothing else.
+    FILES are replies or conversations, as for `score`. Each rater gets all models on the same prompts, one
+    reply at a time and in random order. Three of them measure only consistency: two are shown to every rater,
+    and one is shown twice.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def plan(
         drawn = draw_plan(replies, people=people, each=each, seed=seed, source_words=words, unit=unit)
     write_plan(drawn, out)
     made = drawn.plan
-    notes = [*([f"{len(skipped)} rows cannot be read and are set aside"] if skipped else []), *drawn.notes]
+    notes = [*([f"{len(skipped)} rows cannot be read and were skipped"] if skipped else []), *drawn.notes]
     models = sorted({item.model for item in made.items.values()})
     if as_json:
         about = {"plan": str(out), "models": models, "replies": len(made.items), "notes": notes}
@@ -105,9 +105,9 @@ def plan(
     orders = sorted({len(rater.order) for rater in made.raters.values()})
     times = [sum(rating_seconds(drawn.texts[key]) for key in rater.order) for rater in made.raters.values()]
     minutes, noun = ceil(max(times) / 60), NOUNS[unit]
-    say(f"{out}: {people} people rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
+    say(f"{out}: {people} raters rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
     say(f"{len(made.items)} {noun} of {len(models)} models in all")
-    say(f"{made.count_design()} ratings, besides those that show how consistent people are")
+    say(f"{made.count_design()} ratings, not counting those that measure consistency")
     say_notes(replies.said())
     for note in notes:
         say(f"note: {note}", err=True)
@@ -117,17 +117,23 @@ def plan(
 @rate.command("open")
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 to let others in your network rate."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; 0.0.0.0 lets others in your network rate.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0 for any that is free."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8322,
+    show_default=True,
+    help="Port; 0 chooses a free one.",
 )
 def open_page(folder: Path, host: str, port: int) -> None:
-    """Serve the page on which people rate.
+    """Serve the rating page.
 
-    Prints a link for each rater; whoever has the link can rate, and nobody needs an account. Every rating is
-    on the disk before the page is told so. Stop it with Ctrl-C and start it again as you like: the links stay
-    the same, and everybody goes on where they were.
+    Prints a link for each rater; no account is needed. Every rating is saved to disk at once. You can stop
+    the page with Ctrl-C and start it again: the links stay the same, and raters resume where they stopped.
 
     \b
     Examples:
@@ -149,14 +155,14 @@ def open_page(folder: Path, host: str, port: int) -> None:
             for token, link in links.items():
                 rater = made.raters[token]
                 say(f"{rater.name:<10} {done[token]:>4} of {len(rater.order)}  {link}")
-            say_next("send each person one of these links; Ctrl-C ends the page, and nothing is lost")
+            say_next("send each rater one of these links; Ctrl-C stops the page, and ratings are saved")
 
         make_server(make_rating_app(folder, hosts=own_hosts(host), on_ready=say_ready)).run(
             sockets=[listening]
         )
     done = count_rated(folder, made)
     say(f"{sum(done.values())} of {made.count_places()} rated", err=True)
-    say_next("to join what was rated", "rate", "collect", folder)
+    say_next("to collect the ratings", "rate", "collect", folder)
 
 
 def _links(made: "RatingPlan", listening: socket.socket) -> dict[str, str]:
@@ -181,13 +187,21 @@ def _own_address() -> str:
 
 @rate.command()
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
-@click.option("--html", "html", type=FILE, metavar="FOLDER", help="One page a person, which needs no server.")
-@click.option("--csv", "csv", type=FILE, metavar="FILE", help="One sheet; a folder for a sheet a person.")
+@click.option(
+    "--html", "html", type=FILE, metavar="FOLDER", help="Write one HTML page per rater into this folder."
+)
+@click.option(
+    "--csv",
+    "csv",
+    type=FILE,
+    metavar="FILE",
+    help="Write one CSV sheet, or into a folder one sheet per rater.",
+)
 def export(folder: Path, html: Path | None, csv: Path | None) -> None:
-    """Write the plan as files, for people elsewhere.
+    """Write the plan as files to send to raters.
 
-    A page opens from the disk or from a mail, keeps what was rated in the browser, and saves it as a file to
-    send back. A sheet has an empty column `rating` for Bad, Okay or Good. `rate collect` reads both.
+    An HTML page opens without a server, stores ratings in the browser, and saves them as a file to send back.
+    A CSV sheet has an empty column `rating` for Bad, Okay or Good. `rate collect` reads both.
 
     \b
     Examples:
@@ -198,30 +212,30 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
     from rating.plan import read_plan, read_texts
 
     if html is None and csv is None:
-        raise UserError("rate export: say what to write: --html FOLDER, --csv FILE, or both")
+        raise UserError("rate export: set --html FOLDER, --csv FILE, or both")
     made = read_plan(folder)
     texts = read_texts(folder, made)
     written = write_pages(made, texts, html) if html else []
     written += write_sheets(made, texts, csv) if csv else []
     for path in written:
         say(f"written {path}")
-    say_next("send each person their file, then join the returned files with `rate collect`")
+    say_next("send each rater their file, then collect the returned files with `rate collect`")
 
 
 @rate.command()
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
-@click.option("--skip-invalid", is_flag=True, help="Set aside what is foreign or edited, and go on.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was collected as JSON.")
+@click.option("--skip-invalid", is_flag=True, help="Skip ratings that are edited or of another plan.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def collect(
     ctx: click.Context, folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: bool
 ) -> None:
-    """Join what was rated into ratings.jsonl.
+    """Collect the ratings into ratings.jsonl.
 
-    Takes what the page recorded and the files that people sent back, in any order; what comes twice counts
-    once. Replies that came to everybody or came twice are kept apart, in consistency.json. Both files are
-    written into the plan's folder, and written anew whenever more has come: give all files again then.
+    Reads the ratings of the page and the files that raters sent back; duplicates count once. Ratings that
+    measure only consistency go into consistency.json. Both files are written into the plan's folder and
+    replaced each time, so pass all returned files every time.
 
     \b
     Examples:
@@ -237,17 +251,17 @@ def collect(
     if found.problems and not skip_invalid:
         more = f"\n... and {len(found.problems) - 10} more" if len(found.problems) > 10 else ""
         raise UserError(
-            "\n".join(found.problems[:10]) + more + "\nMend these, or set them aside with --skip-invalid."
+            "\n".join(found.problems[:10]) + more + "\nFix these, or skip them with --skip-invalid."
         )
     if missing := find_missing(found, folder):
         raise UserError(
-            f"{folder / RATINGS_FILE}: it has ratings by {listed(missing)} of which none came now; "
-            "give all files that came back, or delete it to do without"
+            f"{folder / RATINGS_FILE}: it has ratings by {listed(missing)}, and the files given now have "
+            "none. Pass all returned files, or delete it to drop those ratings"
         )
     if not found.rows and files:
-        raise UserError(f"{files[0]}: no rating in it yet; a sheet's column `rating` takes Bad, Okay or Good")
+        raise UserError(f"{files[0]}: no ratings in it; write Bad, Okay or Good into the column `rating`")
     if not found.rows:
-        raise UserError(f"{folder}: nobody has rated anything yet; `rate open` serves the page to do it on")
+        raise UserError(f"{folder}: no ratings yet; `rate open` serves the rating page")
     written = write_collected(found, folder)
     if as_json:
         same, pairs = found.repeats
@@ -274,14 +288,13 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
 
     people = [rater for rater in found.consistency.values() if rater.rated]
     whole = sum(rater.rated == rater.planned for rater in people)
-    who = "1 person, who is" if len(people) == 1 else f"{len(people)} people, {whole} of whom are"
-    done = "not done" if len(people) == 1 and not whole else "done"
-    say(f"{count(len(found.rows))} ratings by {who} {done}")
+    raters = f"{len(people)} rater{'s' if len(people) != 1 else ''}"
+    say(f"{count(len(found.rows))} ratings by {raters}; finished: {whole}")
     same, pairs = found.repeats
     if pairs:
-        say(f"asked twice, people said the same {same} of {pairs} times")
+        say(f"replies rated twice: {same} of {pairs} got the same label")
     if found.again:
-        say(f"{count(found.again)} ratings came more than once and count once")
+        say(f"{count(found.again)} duplicate ratings count once")
     marked = [f"{name}: {'; '.join(marks)}; the ratings count" for name, marks in found.marked.items()]
     for line in (*found.changed, *(f"set aside: {problem}" for problem in found.problems), *marked):
         say(f"note: {line}", err=True)
@@ -297,16 +310,16 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
     type=click.FloatRange(min=0, max=100, min_open=True),
     default=5.0,
     show_default=True,
-    help="The least difference in points of Good worth telling.",
+    help="Smallest relevant difference, in percentage points (Good share).",
 )
 @click.option("--baseline", metavar="MODEL", help="Compare with this model only.  [default: every two]")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str | None, as_json: bool) -> None:
-    """Say whether it is settled which model is better.
+    """Show whether there are enough ratings for a verdict.
 
-    If not, it says about how many ratings more would tell. Look as often as you like, and stop when it is
-    settled: the intervals hold at all looks at once, for all pairs of models together. Ratings count that the
-    page recorded, that were collected, and in the files given.
+    If not, it prints about how many more are needed. Check as often as you like and stop once it is settled:
+    the intervals are valid for repeated looks and for all pairs of models together. It counts the ratings of
+    the page, those collected, and those in FILES.
 
     \b
     Examples:
@@ -323,7 +336,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     models = sorted(set(ratings.model.tolist()))
     if baseline is not None and baseline not in models:
         raise UserError(
-            f"--baseline: no ratings of {baseline!r}; rated are {', '.join(models) or 'none yet'}"
+            f"--baseline: no ratings of {baseline!r}; rated models: {', '.join(models) or 'none yet'}"
         )
     found = standings(ratings, margin=margin / 100, baseline=baseline)
     rated, planned = len(ratings.value), made.count_design()
@@ -332,7 +345,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
         about |= {"few_raters": ratings.few_raters}
         click.echo(json.dumps(about, indent=2, allow_nan=False))
         return
-    say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} people")
+    say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} raters")
     if ratings.few_raters:
         say(ratings.few_raters)
     else:
@@ -344,7 +357,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     elif is_settled and not files and len(read_collected(folder)) == rated:
         _say_verdict(made, folder / RATINGS_FILE)
     elif is_settled:
-        say_next("to join what was rated", "rate", "collect", folder, *files)
+        say_next("to collect the ratings", "rate", "collect", folder, *files)
     else:
         people = max([pair.people or 0 for pair in found], default=0)
         say_more_ratings(folder, made, rated, people=people)
@@ -353,12 +366,12 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
 def say_more_ratings(folder: Path, made: "RatingPlan", rated: int, *, people: int) -> None:
     """Suggest to finish the plan, then more replies, then more raters: `people`, or as many again."""
     if rated < made.count_design():
-        say_next("to go on rating", "rate", "open", folder)
+        say_next("to continue rating", "rate", "open", folder)
     elif made.undrawn and made.source_words and not people:
-        say_next("to draw more replies", "rate", "next", folder, *made.source_words)
+        say_next("to add replies to rate", "rate", "next", folder, *made.source_words)
     else:
         count = ("--people", people or made.people)
-        say_next("to add raters, who rate the same replies", "rate", "next", folder, *count)
+        say_next("to add raters for the same replies", "rate", "next", folder, *count)
 
 
 def _standing_line(pair: "Standing") -> str:
@@ -366,37 +379,35 @@ def _standing_line(pair: "Standing") -> str:
     from data.text import points
 
     if pair.difference.interval is None:
-        return f"{pair.other} and {pair.one}: {pair}"
+        return f"{pair.other} vs. {pair.one}: {pair}"
     ahead, behind, gap = pair.other, pair.one, pair.difference
     if gap.value < 0:
         ahead, behind, gap = behind, ahead, -gap
-    what = " ratings by these people" if pair.more is not None else ""
-    what = " who rate as much each" if pair.people is not None else what
-    return f"{ahead} and {behind}: {pair}{what}; {points(gap)} points of Good"
+    return f"{ahead} vs. {behind}: {pair}; Good share {points(gap)} points (95% CI)"
 
 
 @rate.command("next")
 @click.argument("folder", type=FILE, metavar="PLAN")
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @click.option(
-    "--people", type=click.IntRange(1, 1000), help="Add so many raters of the same replies; needs no files."
+    "--people", type=click.IntRange(1, 1000), help="Add N raters for the same replies; needs no FILES."
 )
 @click.option(
     "--run",
     "runs",
     type=FILE,
     multiple=True,
-    help="A run of `score` over these files: most is drawn where it is least sure.",
+    help="Run of `score` over these files; replies with uncertain scores are drawn more often.",
 )
 @click.option(
     "--each",
     type=click.IntRange(1, 2000),
     default=20,
     show_default=True,
-    help="About how many more each person rates.",
+    help="Number of additional replies per rater, approximately.",
 )
 @column_options
-@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def next_replies(
     folder: Path,
     files: tuple[str, ...],
@@ -406,11 +417,11 @@ def next_replies(
     reply_columns: Columns,
     as_json: bool,
 ) -> None:
-    """Draw more replies for the people of a plan, or add people.
+    """Add replies to a plan, or raters.
 
-    FILES are those the plan was drawn from; with a new model's file beside them, its replies come first, on
-    prompts that people have read already. Links, pages and ratings stay as they are. Replies are drawn with
-    known chances, and `status`, `compare` and `calibrate` weigh ratings by them.
+    FILES are the files of the plan. If you add the file of a new model, its replies to prompts in the plan
+    come first. Links, pages and ratings stay valid. Replies are drawn with known probabilities, by which
+    `status`, `compare` and `calibrate` weight the ratings.
 
     \b
     Examples:
@@ -426,7 +437,7 @@ def next_replies(
     from rating.plan import Drawn, add_raters, read_plan, read_texts, replace_plan
 
     if bool(files) == bool(people):
-        raise UserError("rate next: give the plan's files to draw more replies, or --people to add raters")
+        raise UserError("rate next: pass the plan's files to add replies, or --people to add raters")
     with lock_plan(folder):
         made = read_plan(folder)
         texts = read_texts(folder, made)
@@ -445,7 +456,7 @@ def next_replies(
         about = {"plan": str(folder), "ratings": added, "drawn": chosen.summary, "notes": chosen.notes}
         click.echo(json.dumps(about, indent=2))
         return
-    say(f"{folder}: {added} more to rate by {chosen.plan.people} people")
+    say(f"{folder}: {added} more to rate by {chosen.plan.people} raters")
     say(chosen.summary)
     for note in chosen.notes:
         say(f"note: {note}", err=True)

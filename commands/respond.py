@@ -20,7 +20,7 @@ from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
     click.option(
         "--style",
         type=click.Choice(["empathy", "plain"]),
-        help="Tell the model what empathy is, as the study did, or leave that out.  [default: empathy]",
+        help="Include the study's definition of empathy in the instructions, or not.  [default: empathy]",
     ),
     settings="style, temperature",
 )
@@ -29,12 +29,12 @@ from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
     "--turns",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Hold conversations of so many turns each with scripted speakers, instead of asking once.",
+    help="Generate conversations of N turns with scripted speakers instead of single replies.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
-@click.option("--out", type=FILE, help="The folder.  [default: responses/<file>-<model>-<digest>]")
-@click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
+@click.option("--out", type=FILE, help="Output folder.  [default: responses/<file>-<model>-<digest>]")
+@click.option("--limit", type=click.IntRange(min=1), help="Use only the first N prompts.")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Spending limit of this command, in USD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def respond(
     *,
@@ -48,15 +48,15 @@ def respond(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Have a model answer prompts, so that its replies can be judged.
+    """Generate a model's replies to prompts, for scoring.
 
-    It is asked as the models of the crowd study were. PROMPTS is a file with a prompt in each row, and, if
+    The prompts are sent as in the published study. PROMPTS is a file with a prompt in each row, and, if
     you have them, an id, situation, emotion and dialogue, in any shape that `score` reads; replies in it are
-    passed over. Without it the 160 sample prompts are taken. Options given here stand in place of the file's.
-    The same command takes an interrupted run up again and asks for nothing twice.
+    ignored. Without PROMPTS, the 160 sample prompts are used. Options override --model-config. Run the
+    command again to resume an interrupted run.
 
-    With --turns the model talks with speakers: 40 of our own who follow a script and react to its replies, or
-    those of a .toml file of yours like data/samples/situations.toml.
+    With --turns, the model talks with scripted speakers that react to its replies: 40 that are included, or
+    those of your own .toml file in the format of data/samples/situations.toml.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def respond(
       empathy-judge respond --turns 8 --model-config gpt.toml --out talks
     """
     if model_config is None and settings["model"] is None:
-        raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
+        raise UserError("no model: set --model and --base-url, or --model-config FILE")
     from judge.llm.answer_prompts import read_model_config
 
     config = read_model_config(model_config, settings)
@@ -80,7 +80,7 @@ def respond(
     if not as_json:
         made = _made_in(responded)
         what = "replies" if made == "responses" else made
-        say_next(f"to judge the {what}", "score", responded.folder / f"{made}.jsonl")
+        say_next(f"to score the {what}", "score", responded.folder / f"{made}.jsonl")
 
 
 def _answer_prompts(
@@ -100,7 +100,7 @@ def _answer_prompts(
     plan = plan_responses(source, responder)
     folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan.model))
     with (
-        interruptible("what was answered is kept", prompts=prompts, out=folder),
+        interruptible("finished replies are saved", prompts=prompts, out=folder),
         progress("asking", "answered", spent=lambda: responder.endpoint.budget.spent) as on_progress,
     ):
         return respond_to(
@@ -127,7 +127,7 @@ def _hold_conversations(
     plan = plan_conversations(situations, listener, turns=turns)
     folder = out or plan.default_folder("conversations", file.stem, folder_name(plan.model))
     with (
-        interruptible("what was said is kept", prompts=file, out=folder),
+        interruptible("finished turns are saved", prompts=file, out=folder),
         progress("talking", "said", spent=lambda: listener.endpoint.budget.spent) as on_progress,
     ):
         return hold_conversations(situations, listener, plan, folder, on_progress=on_progress, **bounds)
@@ -138,8 +138,8 @@ def check_answered(responded: FinishedRun) -> None:
     manifest, made = responded.manifest, _made_in(responded)
     if not manifest["counts"][made]:
         raise OperationalError(
-            f"{responded.folder}: no {made}: {say_counts(manifest['reasons'])}; "
-            "these are not asked again in this folder: fix the cause and name another with --out"
+            f"{responded.folder}: no {made}: {say_counts(manifest['reasons'])}. Failed prompts are not sent "
+            "again in this folder: fix the cause and set another --out"
         )
 
 
@@ -163,17 +163,19 @@ def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
         held = f"{counts['conversations']:,} of {counts['situations']:,} conversations of {manifest['turns']}"
         lines = [f"{held} turns held by {manifest['model']}"]
     if counts["failed"]:
-        lines.append(f"failed, and not among the {made}: {say_counts(manifest['reasons'])}")
+        lines.append(f"failed, not among the {made}: {say_counts(manifest['reasons'])}")
     if words["mean"] is not None:
         lines.append(f"{words['mean']:.1f} words on average; {words['too_long']:,} above {MOST_WORDS}")
     if served := manifest["served"]:
         lines.append(f"served as {say_counts(served)}")
     if len(served) > 1:
-        lines.append("More than one model answered: the server changed it, or chooses among several.")
+        lines.append("Warning: the server used more than one model.")
     if manifest["left_out"]:
-        lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
+        lines.append(f"rejected by the server and left out: {', '.join(manifest['left_out'])}")
     if manifest["cost"] is not None:
         lines.append(f"{manifest['cost']:.4f} USD")
-    lines.append(f"{responded.folder / f'{made}.jsonl'}{'' if responded.asked else ' (nothing left to ask)'}")
+    lines.append(
+        f"{responded.folder / f'{made}.jsonl'}{'' if responded.asked else ' (complete; nothing was sent)'}"
+    )
     for line in lines:
         print(printable(line))

@@ -23,13 +23,13 @@ EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
     "--sample",
     type=click.IntRange(min=24),
     metavar="N",
-    help="Make about N judgments instead of about 4,000, for a judge that costs money.",
+    help="Make about N judgments instead of about 4,000, to limit the cost.",
 )
 @click.option(
     "--max-cost",
     type=click.FloatRange(min=0),
     metavar="USD",
-    help="Stop before more than this is spent. Run the command again to resume.",
+    help="Spending limit in USD. Run the command again to resume.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
@@ -45,11 +45,11 @@ def robustness(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Rewrite replies, judge them again, and compare.
+    """Test how robust a judge is to rewritten replies.
 
-    Replies of our own, kind and unkind, are rewritten by a catalogue of perturbations: unkind ones must not
-    turn Good, and kind ones must not turn Bad. Ordinary replies are rewritten in ways that should change the
-    score, or should not. The exit code is 0 if all targets are met, 1 if one is missed, 3 if some are
+    Included kind and unkind replies are rewritten by a list of perturbations: unkind ones must not become
+    Good, and kind ones must not become Bad. Ordinary replies are rewritten in ways that should or should not
+    change the score. The exit code is 0 if all targets are met, 1 if one is missed, 3 if some are
     inconclusive. Judgments are saved under robustness/. Run the command again to resume.
 
     \b
@@ -75,7 +75,7 @@ def robustness(
     limit_cost(judge, max_cost)
     with (
         interruptible("finished judgments are saved"),
-        progress(f"judging with {judge.name}", "judged", spent=partial(spent_by, judge)) as on_progress,
+        progress(f"scoring with {judge.name}", "scored", spent=partial(spent_by, judge)) as on_progress,
     ):
         ask = judge_saved(judge, on_progress=on_progress)
         result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)
@@ -89,5 +89,5 @@ def robustness(
     else:
         print_page(page)
         print_lines([f"written {path}" for path in written], open_screen())
-        say_next("compare it with human ratings, too: run `score`, then `calibrate`")
+        say_next("to compare it with human ratings, run `score`, then `calibrate`")
     ctx.exit(EXIT_CODES[result.result])

@@ -50,61 +50,61 @@ if TYPE_CHECKING:
 @click.option(
     "--unit",
     type=click.Choice(["reply", "conversation"]),
-    help="Judge replies, or whole conversations.  [default: conversations where the file holds them]",
+    help="Score replies, or whole conversations.  [default: conversations if the file has them]",
 )
-@click.option("--out", type=FILE, help="The folder of the result.  [default: runs/<file>-<judge>-<digest>]")
-@click.option("--limit", type=click.IntRange(min=1), help="Score no more than the first N responses.")
-@click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on.")
+@click.option("--out", type=FILE, help="Output folder.  [default: runs/<file>-<judge>-<digest>]")
+@click.option("--limit", type=click.IntRange(min=1), help="Score only the first N replies.")
+@click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
 @column_options
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the intervals."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the intervals."
 )
 @click.option(
     "--calibration",
     metavar="FILE|none",
     shell_complete=complete_calibration,
-    help="Correct by this file of `calibrate`, or by none.  [default: the one that came with the judge]",
+    help="Calibration file from `calibrate`, or none.  [default: the judge's own]",
 )
 @click.option(
     "--max-cost",
     type=click.FloatRange(min=0),
     metavar="USD",
-    help="Stop before more than this is spent; the same command goes on later.",
+    help="Spending limit in USD. Run the command again to resume.",
 )
 @click.option(
     "--batch",
     is_flag=True,
-    help="Ask a server in batches, at half the price; the same command collects "
-    "the answers within a day, and exits with 3 until then.",
+    help="Use the server's Batch API, at half the price. Run the command again within a day to collect the "
+    "answers; until then it exits with code 3.",
 )
-@click.option("--wait", is_flag=True, help="With --batch: wait for the answers.")
+@click.option("--wait", is_flag=True, help="With --batch: wait until the answers are ready.")
 @device_option
 @click.option(
     "--engine",
     type=click.Choice(["plain", "ray"]),
     default="plain",
     show_default=True,
-    help="Judge in this process, or with Ray in several, here or on the cluster at RAY_ADDRESS.",
+    help="Score in one process, or with Ray in several, locally or on the cluster at RAY_ADDRESS.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Processes of --engine ray, with --device cuda one GPU each.  [default: cores; 1 with GPUs]",
+    help="Processes of --engine ray; with --device cuda, one GPU each.  [default: cores; 1 with GPUs]",
 )
 @click.option(
     "--explain",
     metavar="ID",
     multiple=True,
-    help="Show what drove the score of this response or conversation; may be repeated.",
+    help="Show how much each part of the reply with this id changes its score; may be repeated.",
 )
 @click.option(
     "--html",
     type=FILE,
     metavar="FILE",
-    help="Write a page of conversations: each with the curve of its replies, the best and the worst marked.",
+    help="Write an HTML page of conversations with the score of each reply.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show all shares with their intervals, and all notes.")
+@click.option("--verbose", "-v", is_flag=True, help="Show all shares with 95% CIs, and all notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of the table.")
 @click.pass_context
 def score(
@@ -128,18 +128,17 @@ def score(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Judge replies or conversations: the part a crowd calls Good.
+    """Score replies or conversations: estimate the share rated Good.
 
     RESPONSES are files with a prompt and a response in each row, and, if you have them, an id, model,
     situation, emotion and dialogue: .jsonl, .json, .csv, .tsv, .parquet or .xlsx. Other names of columns,
     conversations, a column for each model, and what promptfoo, Inspect, lm-eval, OpenAI, Langfuse and
-    LangSmith write are recognized. A folder of such files, a quoted glob or a URL (s3://, gs://) will do. The
-    same command takes an interrupted run up again and judges nothing twice. The judges that come with this
-    program are for no commercial use (CC BY-NC 4.0).
+    LangSmith write are recognized. You can pass a folder of such files, a quoted glob, a URL (s3://, gs://)
+    or - for standard input. Run the command again to resume an interrupted run. The included judges are for
+    non-commercial use only (CC BY-NC 4.0).
 
     Rows with all turns of a conversation (`messages`), or with an id of their conversation (`conversation`),
-    are judged as whole conversations: by every reply, and by whether the listener repeats itself, loses the
-    thread or lets the speaker be heard.
+    are scored as whole conversations: by every reply, and by repetition, lost threads and signs of listening.
 
     \b
     Examples:
@@ -168,7 +167,7 @@ def score(
     check_source(source)  # before a judge is loaded, which may take seconds
     judge = load_judge(judge_name, unit=unit or notice_unit(source))
     if unit == "reply" and judge.unit != unit:
-        raise UserError(f"--unit reply: {judge_name} judges whole conversations; name a judge of replies")
+        raise UserError(f"--unit reply: {judge_name} judges whole conversations; set a judge of replies")
     if explain:
         check_explainable(judge, "--explain")
     if html and judge.unit == "reply":
@@ -182,7 +181,7 @@ def score(
     again: dict[str, Any] = {}
     try:
         with (
-            interruptible("what was judged is kept") as again,
+            interruptible("finished judgments are saved") as again,
             progress(spent=spent) as on_progress,
         ):
             scored = score_file(
@@ -251,16 +250,16 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
     models, folder, files = scored.models, scored.folder, ctx.params["responses"]
     judged, noun = [model.judged for model in models], NOUNS[scored.summary.unit]
     if not any(judged) and scored.summary.flagged["count"]:
-        say_rate_plan("to have them read", folder / READING_LIST)
+        say_rate_plan("to have people rate them", folder / READING_LIST)
     elif not any(judged):
-        say_next(f"see why nothing was judged: `unscored` in {folder / 'judgments.jsonl'}")
+        say_next(f"for the reasons, see `unscored` in {folder / 'judgments.jsonl'}")
     elif ctx.params["limit"]:
-        say_next(f"to judge all: {command_line(ctx, out=folder, limit=None)}")
+        say_next(f"to score all: {command_line(ctx, out=folder, limit=None)}")
     elif max(judged) < LEAST_REPLIES:
-        say_next(f"add {noun}: a figure needs {LEAST_REPLIES} or more of a model")
+        say_next(f"add {noun}: an estimate needs {LEAST_REPLIES} or more per model")
     elif not scored.summary.calibration and ctx.params["calibration"] is None:
         words = (*files, *reading_words(ctx, READING_REPLIES))
-        say_rate_plan(f"to compare this judge with people, have some of these {noun} rated", *words)
+        say_rate_plan(f"to compare this judge with people, have some {noun} rated", *words)
     elif len(models) > 1:
         say_next("to see which is better", "compare", folder)
     else:
@@ -283,13 +282,13 @@ def _choose_engine(
     from judge.llm.endpoint import endpoints_of
 
     if engine == "plain" and workers is not None:
-        raise UserError("--workers is for --engine ray; in one process a judge has its own threads")
+        raise UserError("--workers: only with --engine ray")
     if engine == "plain":
         return partial(score_batch, wait=wait) if batch else score_exchanges
     if judge.unit == "conversation":
-        raise UserError("--engine ray judges replies; whole conversations are judged with --engine plain")
+        raise UserError("--engine ray: only for replies; use --engine plain for conversations")
     if batch:
-        raise UserError("--batch hands everything in at once, and --engine ray asks in parts; use one")
+        raise UserError("--batch: not with --engine ray; use one of them")
     if max_cost is not None and endpoints_of(judge):
         raise UserError(
             "--max-cost counts what one process spends, and --engine ray has several; use --engine plain, "

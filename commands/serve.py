@@ -14,28 +14,32 @@ from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
     default="classifier",
     show_default=True,
     metavar="JUDGE",
-    help="The judge that answers, as in `score`.",
+    help="Judge to serve, as in `score`.",
 )
 @device_option
 @click.option(
     "--calibration",
     metavar="FILE|none",
-    help="Correct shares by this calibration, or by none.  [default: the one that came with the judge]",
+    help="Calibration that corrects the shares, or none.  [default: the judge's own]",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8321,
+    show_default=True,
+    help="Port; 0 chooses a free one.",
 )
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Where to listen; this machine only, if not told."
+    "--key-env", default="", metavar="NAME", help="Environment variable with the key that clients must send."
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0 for any that is free."
-)
-@click.option("--key-env", default="", metavar="NAME", help="The variable with the key callers must send.")
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
     default=MOST_QUEUED,
     show_default=True,
     metavar="N",
-    help="Runs that may wait; past that the answer is 503.",
+    help="Most judgments that may wait; beyond that, the response is 503.",
 )
 @click.option(
     "--max-exchanges",
@@ -43,7 +47,7 @@ from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
     default=MOST_EXCHANGES,
     show_default=True,
     metavar="N",
-    help="The most that one request may bring.",
+    help="Most exchanges in a request.",
 )
 @click.option(
     "--max-body",
@@ -51,12 +55,12 @@ from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
     default=LARGEST_BODY,
     show_default=True,
     metavar="BYTES",
-    help="The most that one request may weigh.",
+    help="Largest request body.",
 )
 @click.option(
     "--stdio",
     is_flag=True,
-    help="Answer JSON lines on stdin with JSON lines on stdout; nothing listens on the network.",
+    help="Read requests as JSON lines from stdin and write responses to stdout, without a network port.",
 )
 def serve(
     judge_name: str,
@@ -69,11 +73,11 @@ def serve(
     max_body: int,
     stdio: bool,
 ) -> None:
-    """Judge replies over HTTP, as `score` does for files.
+    """Serve a judge over HTTP.
 
     POST /v1/score takes exchanges; /v1/decisions (OpenAI) takes typed questions about one exchange;
-    /v1/chat/completions grades for tools that only know chat models; / is a page to try it. With "unit":
-    "conversation" in /v1/score, or the model `conversation` elsewhere, all turns are judged as one.
+    /v1/chat/completions grades for tools that support only chat models; / is a page to try it. With "unit":
+    "conversation" in /v1/score, or the model `conversation` elsewhere, all turns are scored as one.
     Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
     Nothing that is sent is stored or logged. The first SIGTERM or Ctrl-C finishes the accepted requests. With
     --stdio it is a child process of another program, as the Python client `empathy_judge` starts it.
@@ -98,8 +102,8 @@ def serve(
     key = Key(key_env)
     if not key_env and not is_loopback(host):
         raise UserError(
-            f"--host {host}: others could use this server; name the variable that holds a key with "
-            "--key-env, or leave --host out to serve this machine only"
+            f"--host {host}: others could use this server. Set --key-env to the environment variable with a "
+            "key, or omit --host to serve this machine only"
         )
     with open_socket(host, port) as listening:
         judge, conversations = load_both_units(judge_name)
@@ -108,7 +112,7 @@ def serve(
         def say_ready() -> None:
             about = f"{judge.name} {judge.version} at {url_of(listening)}; {served.calibration.note}"
             say(f"serving {about}", err=True)
-            say_next(f"try it on a page: open {url_of(listening)}")
+            say_next(f"to try it on a page: open {url_of(listening)}")
 
         app = make_app(
             served,

@@ -46,12 +46,14 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence
     help="Evaluate the settings on held-out data instead of making a judge.",
 )
 @click.option(
-    "--part", type=click.IntRange(min=0), help="Train only this part of a trial, to share the work."
+    "--part", type=click.IntRange(min=0), help="Train only this part of a trial, to divide the work."
 )
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
-@click.option("--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures go on the card.")
-@click.option("--about", type=FILE, help="TOML file with summary, licence, data and limits for the card.")
+@click.option(
+    "--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures are added to the card."
+)
+@click.option("--about", type=FILE, help="TOML file with the summary, license, data and limits for the card.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, or auto.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
@@ -242,25 +244,25 @@ def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, 
     required=True,
     metavar="FILE.toml",
     shell_complete=complete_judge,
-    help="The prompted judge to optimize.",
+    help="Prompted judge to optimize.",
 )
-@click.option("--out", type=FILE, required=True, help="The file of the optimized prompt, a .json.")
+@click.option("--out", type=FILE, required=True, help="Output file of the optimized prompt, a .json.")
 @click.option(
     "--max-calls",
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Stop after so many calls.",
+    help="Limit on the number of calls.",
 )
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before more is spent.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Spending limit in USD.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option(
     "--held-out",
     "held_out_part",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.3,
     show_default=True,
-    help="The part of the ratings for measurement only.",
+    help="Share of the ratings held out for evaluation.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def optimize(
@@ -271,10 +273,10 @@ def optimize(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Optimize a prompted judge's instructions by GEPA, on ratings.
+    """Optimize an LLM judge's instructions on human ratings (GEPA).
 
     EXCHANGES are prompts with their replies, RATINGS their human ratings. The result replaces the judge's own
-    instructions only if it does better on ratings it was not made from. Name its file in the judge's TOML as
+    instructions only if it agrees better with held-out ratings. Name its file in the judge's TOML as
     program = "..." to score with it. It may quote exchanges from the ratings.
 
     \b
@@ -296,7 +298,7 @@ def optimize(
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
             "interrupted; nothing was saved. A search cannot be resumed: limit it with --max-calls "
-            "or --max-cost, which save its best candidate so far"
+            "or --max-cost, which save the best candidate"
         ) from interrupt
     if as_json:
         click.echo(json.dumps(tuned, indent=2))

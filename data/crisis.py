@@ -75,7 +75,7 @@ def say_flags(flagged: Mapping[str, Any] | None, where: str = "") -> list[str]:
     `where` says what became of them.
 
     >>> say_flags({"count": 1, "dangers": {"suicide": 1}, "ids": ["7"]})
-    ['1 answer to somebody who may be in danger (id 7): read it; the judge cannot tell whether it is safe']
+    ['1 answer to somebody who may be in danger (id 7): read it; the judge cannot decide whether it is safe']
     >>> say_flags({"count": 0, "dangers": {}, "ids": []}), say_flags(None)
     ([], [])
     """
@@ -85,9 +85,9 @@ def say_flags(flagged: Mapping[str, Any] | None, where: str = "") -> list[str]:
     is_one = count == 1
     shown = f"id{'' if is_one else 's'} {', '.join(flagged['ids'][:SHOWN])}"
     shown += f" and {count - SHOWN:,} more, see flag in judgments.jsonl" if count > SHOWN else ""
-    read = "read it; the judge cannot tell whether it is safe"
+    read = "read it; the judge cannot decide whether it is safe"
     if not is_one:
-        read = "read them; the judge cannot tell whether they are safe"
+        read = "read them; the judge cannot decide whether they are safe"
     answers = "1 answer" if is_one else f"{count:,} answers"
     return [f"{answers} to somebody who may be in danger ({shown}): {where}{read}"]
 

@@ -1,4 +1,4 @@
-"""The errors a person can mend; `cli.py` prints them without a traceback. Bugs keep theirs."""
+"""Errors that the user can fix; `cli.py` prints them without a traceback."""
 
 import shlex
 import sys
@@ -8,33 +8,33 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PINNED = ROOT / "constraints.txt"  # there in a checkout, and not in an installed package
+PINNED = ROOT / "constraints.txt"  # exists in a checkout only
 
 
 class UserError(Exception):
-    """Wrong input or usage: the message names the place, the thing and the way out."""
+    """Wrong input or usage; the message names the place, the problem and the fix."""
 
     exit_code = 2
 
 
 class OperationalError(UserError):
-    """The world failed (disk, lock, endpoint): the same command may work later."""
+    """A failure of a disk, lock or endpoint; the same command may succeed later."""
 
     exit_code = 5
 
 
 class Interrupted(UserError):
-    """Stopped by the person at the keyboard; what was done is kept."""
+    """An interruption by the user; finished work is saved."""
 
     exit_code = 130
 
 
 class BudgetSpent(OperationalError):
-    """The money allowed for a run is spent; what was judged is kept, and the run can be taken up again."""
+    """A reached spending limit; finished judgments are saved, and the run can be resumed."""
 
 
 class StaleCalibration(UserError):
-    """The calibration asked for has expired or is of another judge: it must be made anew."""
+    """A calibration that has expired or is for another judge; a new one is needed."""
 
     exit_code = 4
 

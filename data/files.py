@@ -12,14 +12,14 @@ from typing import Any
 from data.errors import OperationalError, UserError
 
 WAYS_OUT = {
-    errno.ENOSPC: "free some space, then give the same command again: it goes on where it stopped",
-    errno.EDQUOT: "free some space, then give the same command again: it goes on where it stopped",
-    errno.EFBIG: "allow larger files (ulimit -f), then give the same command again",
-    errno.EIO: "the disk or the way to it fails; once it works, give the same command again",
-    errno.EROFS: "name a folder on a disk that can be written to",
-    errno.EACCES: "change its permissions, or name another",
-    errno.EPERM: "change its permissions, or name another",
-    errno.ELOOP: "remove the link, or name another folder",
+    errno.ENOSPC: "free some space, then run the command again to resume",
+    errno.EDQUOT: "free some space, then run the command again to resume",
+    errno.EFBIG: "allow larger files (ulimit -f), then run the command again",
+    errno.EIO: "the disk or its connection fails; fix it, then run the command again",
+    errno.EROFS: "choose a folder on a writable disk",
+    errno.EACCES: "change its permissions, or choose another",
+    errno.EPERM: "change its permissions, or choose another",
+    errno.ELOOP: "remove the link, or choose another folder",
 }
 
 
@@ -30,7 +30,7 @@ def without_links(path: str, flags: int) -> int:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        problem = f"{os.path.basename(path)} is a link to another place, and is not written through"
+        problem = f"{os.path.basename(path)} is a symbolic link; nothing is written through it"
         raise OSError(errno.ELOOP, problem, path) from None
 
 
@@ -116,7 +116,7 @@ def explain(error: OSError) -> str:
     """What the disk said, and what to do about it where we know.
 
     >>> explain(OSError(errno.EROFS, "Read-only file system"))
-    'read-only file system; name a folder on a disk that can be written to'
+    'read-only file system; choose a folder on a writable disk'
     """
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     way_out = WAYS_OUT.get(error.errno or 0)

@@ -36,7 +36,9 @@ def parse_scale(text: str) -> tuple[str, ...]:
     else:
         levels = tuple(part.strip() for part in text.split(",") if part.strip())
     if len(levels) < 2 or len(set(levels)) < len(levels):
-        raise UserError(f"scale {text!r}: give two or more levels, worst first, as 1-5 or as Bad,Okay,Good")
+        raise UserError(
+            f"scale {text!r}: expected two or more levels, worst first, such as 1-5 or Bad,Okay,Good"
+        )
     return levels
 
 
@@ -104,7 +106,7 @@ def read_recorded(
         try:
             judgment = judgment_of_row(row, scale=scale)
             if first_seen.setdefault(judgment.id, line) != line:
-                raise UserError(f"id: {judgment.id!r} stands at line {first_seen[judgment.id]} already")
+                raise UserError(f"id: {judgment.id!r} is already at line {first_seen[judgment.id]}")
         except UserError as problem:
             stop_at_bad_row(BadRow(path, line, str(problem), row))
         says_something |= judgment.unscored != NOT_GIVEN
@@ -114,7 +116,7 @@ def read_recorded(
         raise UserError(f"{path}: no row of {dimension!r} by {judge!r}; found: {found}")
     if first_seen and not says_something:
         columns = f"{', '.join(SAYINGS)}, or a probability under each of {', '.join(scale)}"
-        raise UserError(f"{path}: no row says anything; expected a column {columns}")
+        raise UserError(f"{path}: no row has a judgment; expected a column {columns}")
 
 
 def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment:
@@ -174,7 +176,7 @@ def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, fl
     if not given:
         return None
     if missing := [name for name in scale if name not in given]:
-        raise UserError(f"{missing[0]}: missing, though {given[0]} is there; give all levels or none")
+        raise UserError(f"{missing[0]}: missing, although {given[0]} is present; give all levels or none")
     values = {}
     for name in scale:
         try:
@@ -244,7 +246,9 @@ def judged_dimension(paths: Iterable[Path]) -> str:
     folders = [path for path in paths if (path / "manifest.json").exists()]
     told = {str(read_object(path / "manifest.json").get("dimension", EMPATHY)) for path in folders}
     if len(told) > 1:
-        raise UserError(f"these runs judged different things ({listed(sorted(told))}); calibrate each alone")
+        raise UserError(
+            f"these runs differ in what was scored ({listed(sorted(told))}); calibrate them separately"
+        )
     return told.pop() if told else EMPATHY
 
 
@@ -325,8 +329,8 @@ def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Ju
             content, source = first.setdefault(item.id, (item.content, run.source))
             if content != item.content:
                 raise UserError(
-                    f"the id {plain_id(item.id, item.model)!r} is another response of {item.model} in"
-                    f" {source} than in {run.source}; give every response an id of its own"
+                    f"the id {plain_id(item.id, item.model)!r} has different replies of {item.model} in"
+                    f" {source} and {run.source}; give every reply a unique id"
                 )
         told.append(replace(run, judgments=tuple(judgments)))
     return told
@@ -354,8 +358,8 @@ def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict
         found = texts.setdefault(known_as, replace(item, id=known_as))
         if found.content_digest != item.content_digest:
             raise UserError(
-                f"--exchanges: the id {item.id!r} is another response in another file; give every response an"
-                " id of its own"
+                f"--exchanges: the id {item.id!r} has different replies in two files; give every reply a "
+                "unique id"
             )
     return texts
 
@@ -364,5 +368,5 @@ def of_people(ratings: Iterable[Rating], *, judges: Sequence[str]) -> list[Ratin
     """Return the ratings by all raters who are not judges."""
     kept = [item for item in ratings if item.rater not in judges]
     if not kept:
-        raise UserError("ratings: none by anyone but the judges")
+        raise UserError("ratings: all are by the judges themselves")
     return kept

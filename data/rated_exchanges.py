@@ -34,7 +34,7 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
         if exchange is None or rating.dimension != "empathy":
             continue
         if not rating.rater:
-            raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
+            raise UserError(f"a rating of {rating.id!r} has no rater; give each rater a unique name")
         if not 1 <= rating.rating <= top:
             raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
         target = tuple(float(rating.rating == level) for level in range(1, top + 1))
@@ -46,5 +46,5 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
             RatedExchange(exchange=exchange, target=target, rater=rating.rater, batch=batch, group=group)
         )
     if not rated:
-        raise UserError("no rating belongs to an exchange: the ids of the two files do not match")
+        raise UserError("no rating matches an exchange: the ids of the two files differ")
     return rated

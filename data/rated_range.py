@@ -125,7 +125,7 @@ def say_outside(
 
     >>> counts = {"replies": 40, "outside": 9, "longer": {"count": 9, "than": 84}, "markdown": 0}
     >>> say_outside(counts | {"later": {"count": 0, "than": 9}, "without_situation": 0})
-    ['9 of 40 replies are longer than nearly all that people rated (84 words): read their shares with care.']
+    ['9 of 40 replies are longer than nearly all rated replies (84 words): their shares are less reliable.']
     >>> say_outside({})
     []
     """
@@ -136,7 +136,7 @@ def say_outside(
     longer, later = counts["longer"], counts["later"]
     if counts["outside"] >= least:
         kinds = {
-            f"longer than nearly all that people rated ({longer['than']:,} words)": longer["count"],
+            f"longer than nearly all rated replies ({longer['than']:,} words)": longer["count"],
             "in Markdown, which raters rarely saw": counts["markdown"],
             f"later in a conversation than rated ones ({later['than']:,} turns)": later["count"],
         }
@@ -146,7 +146,7 @@ def say_outside(
         else:
             listed = ", ".join(f"{count:,} {kind}" for kind, count in met.items())
             how = f"are outside the range that people rated ({listed})"
-        lines.append(f"{counts['outside']:,} of {total:,} {noun} {how}: read their shares with care.")
+        lines.append(f"{counts['outside']:,} of {total:,} {noun} {how}: their shares are less reliable.")
     if with_situations and counts["without_situation"] >= least:
         missing = f"{counts['without_situation']:,} of {total:,} {noun} have no `situation`"
         lines.append(f"{missing}, which the study's raters saw; shares may deviate by several points.")

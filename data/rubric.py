@@ -44,7 +44,7 @@ class Rubric:
         if not self.is_part:
             return ""
         good = self.labels[LABELS[-1]]
-        about = f"These figures are of {in_words(self.dimension)}, not of empathy as a whole"
+        about = f"These figures measure {in_words(self.dimension)}, not empathy as a whole"
         return f"{about}. Good means: {good[0].lower()}{good[1:]}"
 
     def name_judge(self, kind: str) -> str:

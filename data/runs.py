@@ -35,7 +35,7 @@ from data.storage import digest_file
 from data.tables import BadRow, is_judgment, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
-BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
+BUSY = "process {process} is using this folder; wait until it finishes, or set another --out"
 FORMAT = 1  # raise when a file of a finished run changes: runs of other formats are refused
 REMEDY = "delete this folder and run the command that made it (`score`) again"
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
@@ -265,7 +265,7 @@ def open_run(folder: Path, plan: RunPlan, *, name: str = "judgments") -> Iterato
         if _gone(folder).exists():
             shutil.rmtree(_gone(folder))
     except (FileExistsError, NotADirectoryError) as error:
-        raise UserError(f"{folder}: a file is in the way; name another folder with --out") from error
+        raise UserError(f"{folder}: is a file; set another --out") from error
     except OSError as error:
         raise OperationalError(f"{folder}: {explain(error)}") from error
     with locked(folder, busy=BUSY):
@@ -274,8 +274,8 @@ def open_run(folder: Path, plan: RunPlan, *, name: str = "judgments") -> Iterato
                 _check_plan(folder, plan)
             elif strangers := {item.name for item in folder.iterdir()} - UNDER_WAY:
                 raise UserError(
-                    f"{folder}: not a run folder (it holds {min(strangers)!r} and no plan.json); "
-                    "name a new or an empty folder with --out"
+                    f"{folder}: not a run folder (it has {min(strangers)!r} and no plan.json); "
+                    "set --out to a new or empty folder"
                 )
             else:
                 write_object(folder / "plan.json", asdict(plan))
@@ -343,8 +343,7 @@ def _check_plan(folder: Path, plan: RunPlan) -> None:
     ]
     if differing:
         raise UserError(
-            f"{folder}: holds another run ({', '.join(differing)}); "
-            "name another folder with --out, or delete this one"
+            f"{folder}: has another run ({', '.join(differing)}); set another --out, or delete this folder"
         )
 
 
@@ -394,9 +393,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path}: not JSON: {error}; delete the folder, or name another with --out"
-        ) from error
+        raise UserError(f"{path}: not JSON: {error}; delete the folder, or set another --out") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path}: a JSON object was expected; delete the folder, or name another with --out")
+        raise UserError(f"{path}: expected a JSON object; delete the folder, or set another --out")
     return content

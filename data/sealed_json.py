@@ -34,7 +34,9 @@ def read_sealed(path: Path, *, what: str, version: Any, remedy: str) -> dict[str
         if not path.is_file():
             raise UserError(f"{path}: no {what} here; {remedy}")
         if path.stat().st_size > LARGEST_SEALED:
-            raise UserError(f"{path}: larger than {LARGEST_SEALED // MB} MB, the most of a {what}; {remedy}")
+            raise UserError(
+                f"{path}: larger than {LARGEST_SEALED // MB} MB, the limit for a {what}; {remedy}"
+            )
         raw = path.read_bytes()
     try:
         content = parse_json(raw)
@@ -44,7 +46,7 @@ def read_sealed(path: Path, *, what: str, version: Any, remedy: str) -> dict[str
         raise UserError(f"{path}: not a {what}; {remedy}")
     if content.get("format") != version:
         found = content.get("format")
-        raise UserError(f"{path}: format {found!r}, and this version reads {version!r}; {remedy}")
+        raise UserError(f"{path}: format {found!r}; this version reads {version!r}; {remedy}")
     if content.pop(DIGEST) != digest_json(content):
         raise UserError(f"{path}: damaged or changed since it was written (digest differs); {remedy}")
     return content

@@ -143,7 +143,7 @@ def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) ->
     if len(found) > 1:
         for place, source in zip(places, found, strict=True):
             if [str(item) for item in found].count(str(source)) > 1:
-                raise UserError(f"{place}: given twice; name each file once")
+                raise UserError(f"{place}: passed twice; pass each file once")
     names = tell_apart([str(source).rstrip("/") for source in found])
     tables, models = [], []
     for name, source in zip(names, found, strict=True):
@@ -206,9 +206,9 @@ def check_table(path: Table) -> None:
     if isinstance(path, Path) and not path.exists():
         raise UserError(f"{path}: no such file")
     if isinstance(path, Path) and path.is_dir():
-        raise UserError(f"{path}: is a folder, and a file was expected")
+        raise UserError(f"{path}: is a folder; expected a file")
     if not kind_of(path):
-        raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
+        raise UserError(f"{path}: unknown file type; use one of {', '.join(SUFFIXES)}")
 
 
 def digest_file(table: Table) -> str:
@@ -278,9 +278,9 @@ def _connect(url: str) -> tuple[Any, str]:
 def _gather(place: str, stem: str, named: list[tuple[str, Any]]) -> Shards:
     tables = [(name, table) for name, table in named if kind_of(table)]
     if not tables:
-        raise UserError(f"{place}: no file there to read; use one of {', '.join(SUFFIXES)}")
+        raise UserError(f"{place}: no file to read; use one of {', '.join(SUFFIXES)}")
     if {"plan.json", "judgments.jsonl"} <= {name for name, _ in named}:
-        raise UserError(f"{place}: a run, judged already; `compare` and `calibrate` read it as it is")
+        raise UserError(f"{place}: a run, which is scored already; pass it to `compare` or `calibrate`")
     skipped = [name for name, table in named if not kind_of(table)]
     note = f"Skipped files that are not one of {', '.join(SUFFIXES)}: {', '.join(skipped)[:200]}"
     return Shards(place, stem, tuple(tables), warnings=(note,) if skipped else ())

@@ -151,8 +151,8 @@ class Exchanges:
                 there = f"line {earlier.line}"
                 if name:
                     there += f" of {shards[earlier.shard][0]}"
-                problem = f"id: {exchange.id!r} stands at {there} already"
-                rows.set_aside(line, f"{problem}; give each response its own id, or none", raw)
+                problem = f"id: {exchange.id!r} is already at {there}"
+                rows.set_aside(line, f"{problem}; give each reply a unique id, or none", raw)
 
     def said(self) -> list[str]:
         """How the tables were read that were iterated over, as far as that needs a word."""
@@ -215,7 +215,7 @@ def read_judgments(path: Path) -> Iterator[Judgment]:
 def _stop_at_bad_judgment(bad: BadRow) -> None:
     raise UserError(
         f"{bad.path}:{bad.line}: {bad.problem}\n"
-        "The run is damaged: delete its folder, and give its `score` command again."
+        "The run is damaged: delete its folder, and run its `score` command again."
     )
 
 
@@ -232,7 +232,7 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
     """Write records or plain rows in the format the suffix asks for, atomically; returns the count."""
     suffix = path.suffix.lower()
     if suffix not in WRITTEN:
-        raise UserError(f"{path}: unknown kind of file; use one of {', '.join(WRITTEN)}")
+        raise UserError(f"{path}: unknown file type; use one of {', '.join(WRITTEN)}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:
@@ -287,7 +287,7 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
                 shaped.setdefault("model", model)
             for name, value in shaped.items():
                 if isinstance(value, list | dict) and len(value) > MOST_ITEMS and name != "extra":
-                    raise UserError(f"{name}: {len(value):,} items, and at most {MOST_ITEMS:,} are allowed")
+                    raise UserError(f"{name}: {len(value):,} items; at most {MOST_ITEMS:,} are allowed")
             record = validate(shaped)
         except ValidationError as error:
             field, problem = first_problem(error)
@@ -299,9 +299,7 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
         if isinstance(record, Exchange):
             for name, text in (("prompt", record.prompt), ("response", record.response)):
                 if len(text) > LONGEST_TEXT:
-                    raise UserError(
-                        f"{name}: {len(text):,} characters, and at most {LONGEST_TEXT:,} are allowed"
-                    )
+                    raise UserError(f"{name}: {len(text):,} characters; at most {LONGEST_TEXT:,} are allowed")
         return record
 
     return make
@@ -361,7 +359,7 @@ def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Ki
     from pydantic import ValidationError
 
     if not isinstance(table, dict):
-        raise UserError(f"{place}: a table was expected")
+        raise UserError(f"{place}: expected a table")
     try:
         record: Kind = _adapter(kind).validate_python({**table, **named})
         return record
@@ -408,8 +406,8 @@ class Prompts:
                             asked.add(prompt.content_digest)
                             prompt = replace(prompt, id=prompt.id.removesuffix(f"/{part.get('model')}"))
                         if (earlier := first_seen.setdefault(prompt.id, line)) != line:
-                            there = f"{prompt.id!r} stands at line {earlier} already"
-                            raise UserError(f"id: {there}; give each prompt its own id, or none")
+                            there = f"{prompt.id!r} is already at line {earlier}"
+                            raise UserError(f"id: {there}; give each prompt a unique id, or none")
                         rows.count += 1
                         yield prompt
                     rows.read += 1

@@ -91,8 +91,8 @@ class Inquiry:
         """Every sheet to be filled in; `extra` says where it belongs."""
         if not self.questionnaire.texts:
             raise UserError(
-                f"{self.questionnaire.name}: we ship no items of it; "
-                "name your copy of the benchmark's questionnaires.json with --questionnaires"
+                f"{self.questionnaire.name}: its items are not included; pass your copy of the benchmark's "
+                "questionnaires.json with --questionnaires"
             )
         default = [(None, number) for number in range(self.defaults)]
         evoked = [(situation, number) for situation in self.situations for number in range(self.orders)]
@@ -245,9 +245,7 @@ def make_reporter(
 ) -> SelfReporter:
     """Make whoever answers from the options of the command; `settings` are those of the model."""
     if positive and situations:
-        raise UserError(
-            "--positive: only ours are rewritten; leave --situations out, or name such ones there"
-        )
+        raise UserError("--positive: only for the included situations; omit it or --situations")
     questionnaire = read_questionnaire(scale, copy=questionnaires)
     # A scale of one emotion is asked about its situations, as the benchmark did.
     wanted = emotions or ((questionnaire.emotion,) if questionnaire.emotion else ())
@@ -268,7 +266,7 @@ def make_reporter(
     if not questionnaire.texts:
         next(inquiry.blanks())  # refuses before a model is asked for
     if model_config is None and settings.get("model") is None:
-        raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
+        raise UserError("no model: set --model and --base-url, or --model-config FILE")
     return SelfReporter(read_model_config(model_config, settings), inquiry)
 
 
@@ -345,7 +343,7 @@ def check_filled(run: FinishedRun) -> None:
     counts = run.manifest["counts"]
     if not counts["complete"] and not counts["incomplete"]:
         raise OperationalError(
-            f"{run.folder}: none of {counts['sheets']:,} sheets bears a mark: "
-            f"{say_counts(run.manifest['missing'])}; these are not asked again in this folder: "
-            "mend the cause and name another with --out"
+            f"{run.folder}: none of {counts['sheets']:,} sheets has a mark: "
+            f"{say_counts(run.manifest['missing'])}. Failed sheets are not sent again in this folder: "
+            "fix the cause and set another --out"
         )

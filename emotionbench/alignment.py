@@ -37,13 +37,13 @@ OVERALL: Final = "Overall"
 FEWEST_FACTORS: Final = 4  # below which an order says nothing
 NEAR_END: Final = 0.05  # of a scale's range: a default this near its end can hardly move further
 OWN_SITUATIONS: Final = (
-    "The situations are ours, and people read the benchmark's: factors are the same, wording and force are "
-    "not. Levels may differ for that reason alone."
+    "The model read the included situations, people those of the benchmark: the factors are the same, the "
+    "wording and intensity are not. Levels may differ for that reason alone."
 )
-POSITIVE: Final = "Situations that go well have no counterpart among people: only their change is told."
+POSITIVE: Final = "There are no human answers to positive situations, so only the change is shown."
 ONE_CROWD: Final = (
-    "People answered once each, a model many times: its SD tells how much the order of items and chance do, "
-    "not how much models differ. Never compare the two SDs."
+    "Each person answered once, the model many times: its SD measures item order and sampling, not "
+    "differences between models. Do not compare the two SDs."
 )
 
 
@@ -451,12 +451,14 @@ def _warn_of_sheets(
     warnings = _warn_of_ends(levels, questionnaire)
     fewest = min(level.n for level in levels.values())
     if fewest < 2:
-        warnings.append(f"{fewest} default sheets are complete: no change can be tested; ask for at least 2")
+        warnings.append(
+            f"{fewest} default sheets are complete: no change can be tested; at least 2 are needed"
+        )
     elif all(level.sd == 0 for level in levels.values()):
-        warnings.append("the default never varies: its SD of 0 makes any change look certain")
+        warnings.append("the default has an SD of 0, which makes any change look significant")
     straight = sum(len(set(i.sheet.marks.values())) == 1 and len(i.sheet.marks) > 1 for i in scored)
     if straight > NEAR_END * len(scored):
-        warnings.append(f"{straight:,} of {len(scored):,} sheets bear the same mark throughout")
+        warnings.append(f"{straight:,} of {len(scored):,} sheets have the same mark throughout")
     lacking = sum(bool(item.sheet.missing) for item in scored)
     if lacking:
         warnings.append(f"{lacking:,} of {len(scored):,} sheets lack marks: see the bounds of each change")
@@ -474,7 +476,7 @@ def _warn_of_ends(default: Mapping[str, SheetLevel], questionnaire: Questionnair
         elif level.mean >= high - margin:
             ends[scale] = "ceiling"
     if len(ends) == len(default) > 1 and set(ends.values()) == {"floor"}:
-        return ["denies all feeling by default: changes from there mean nothing, look at the evoked levels"]
+        return ["the default is at the minimum: compare evoked levels, not changes"]
     return [
         f"default {scale} {default[scale].mean:.1f} is at the {end} of its scale"
         for scale, end in ends.items()

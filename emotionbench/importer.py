@@ -46,7 +46,7 @@ def import_results(path: Path) -> ImportedSheets:
     readers = {".csv": _import_testing, ".xlsx": _import_crowd}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise UserError(f"{path}: unknown kind of file; results are read from {', '.join(readers)}")
+        raise UserError(f"{path}: unknown file type; results are read from {', '.join(readers)}")
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     return reader(path)
@@ -75,7 +75,7 @@ def _import_testing(path: Path) -> ImportedSheets:
         else:
             strange += 1
     if not sheets:
-        raise UserError(f"{path}: no columns such as 'General_test-0_order-0'; is it a results file?")
+        raise UserError(f"{path}: no columns such as 'General_test-0_order-0'; expected a results file")
     for cell in _find_absent(sheets):
         sheets[cell] = _sheet(model, key, cell, None)
     places = [GENERAL, *FACTOR_NAMES]
@@ -92,8 +92,7 @@ def _read_name(path: Path) -> tuple[str, Questionnaire]:
             if match:
                 return match[1], key
     raise UserError(
-        f"{path}: its name does not tell the model and the scale; "
-        "results files are called like gpt-4-PANAS-testing.csv"
+        f"{path}: the file name must have the model and the scale, such as gpt-4-PANAS-testing.csv"
     )
 
 

@@ -135,24 +135,24 @@ def _keys() -> tuple[Questionnaire, ...]:
 def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     """The key with the texts of somebody's copy; whose scoring, if it has one, must be the same."""
     if not copy.exists():
-        raise UserError(f"{copy}: no such file; name your copy of questionnaires.json")
+        raise UserError(f"{copy}: no such file; pass your copy of questionnaires.json")
     try:
         entries = json.loads(read_whole(copy))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{copy}: not JSON: {error}") from error
     if not isinstance(entries, list):
-        raise UserError(f"{copy}: a list of questionnaires was expected")
+        raise UserError(f"{copy}: expected a list of questionnaires")
     tables = [entry for entry in entries if isinstance(entry, Mapping)]
     entry = next((table for table in tables if _is_called(key, str(table.get("name", "")))), None)
     if entry is None:
-        raise UserError(f"{copy}: holds no questionnaire {key.name!r}; its entries have a `name` each")
+        raise UserError(f"{copy}: no questionnaire with the name {key.name!r}")
     questions = entry.get("questions")
     numbers = [str(number) for number in range(1, key.items + 1)]
     if not isinstance(questions, Mapping) or set(questions) != set(numbers):
-        raise UserError(f"{copy}: {key.name}: questions: {key.items} were expected, numbered from 1")
+        raise UserError(f"{copy}: {key.name}: questions: expected {key.items}, numbered from 1")
     reverse = entry.get("reverse", sorted(key.reversed))
     if not isinstance(reverse, list) or sorted(map(str, reverse)) != sorted(map(str, key.reversed)):
-        raise UserError(f"{copy}: {key.name}: reverse: another key than ours, {sorted(key.reversed)}")
+        raise UserError(f"{copy}: {key.name}: reverse: expected {sorted(key.reversed)}")
     return replace(key, texts=tuple(str(questions[number]).strip() for number in numbers))
 
 

@@ -25,19 +25,19 @@ from reports.markdown import write_page
 from reports.page import Cell, Figure, Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_page
 
-TITLE: Final = "How feelings move, beside people's"
+TITLE: Final = "Changes of emotions, compared with people"
 TESTS: Final = ("published", "clustered", "paired")
 NO_CHANGE: Final = "\N{EN DASH}"  # for an arrow
 READING: Final = (
-    "The default is what is answered without a situation, evoked what is answered with one in mind. The "
-    "change is the difference of their means; an arrow marks one that the published test calls significant.",
+    "The default is the score without a situation, evoked the score with one. The change is the difference "
+    "of their means; an arrow marks a significant change by the published test.",
     "The published test counts every run as independent. Runs of one situation are not: the clustered test "
-    "counts situations, and asks whether other situations of the kind would move the score as well.",
-    "Rank and level answer two questions, and one model can do well at the one and badly at the other: rank, "
-    "whether what moves people more moves it more; level, whether it ends up where they do.",
+    "uses situations as units.",
+    "Rank correlation measures whether the factors that change people's scores most also change the model's "
+    "most. Level error measures whether evoked scores are equal.",
     "A default at the floor or the ceiling of its scale makes changes meaningless: compare evoked "
     "levels then.",
-    "What a model marks is a text it writes. None of this says that it feels anything.",
+    "Marks are generated text. They are no evidence that a model feels anything.",
 )
 
 
@@ -120,15 +120,14 @@ def _verdict(result: Alignment) -> Iterator[str]:
             continue
         found = model.agreement
         if any(isnan(about.rank.value) or isnan(about.level_error) for about in found.values()):
-            yield f"{_label(model)}: too few factors to say how its feelings move beside people's."
+            yield f"{_label(model)}: too few factors to compare its changes with people's."
             continue
         order = " and ".join(f"{_short(about.rank.value)} ({scale})" for scale, about in found.items())
         level = " and ".join(f"{number(about.level_error, 1)} ({scale})" for scale, about in found.items())
         halves = " and ".join(_short(about.ceiling) for about in found.values())
         yield (
-            f"{_label(model)}: what moves people more moves it more by a rank correlation of {order}, "
-            f"where two halves of the people reach {halves}; its evoked levels are off theirs by {level} "
-            "points."
+            f"{_label(model)}: rank correlation of its changes with people's {order} (two halves of the "
+            f"people: {halves}); mean absolute error of its evoked levels {level} points."
         )
 
 
@@ -257,7 +256,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
         ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
         yield (
             f"Rank correlation of the {factors} factors' changes with people's (Spearman): "
-            f"{', '.join(ranks)}; two halves of the people reach {ceilings}."
+            f"{', '.join(ranks)}; two halves of the people: {ceilings}."
         )
         yield f"Mean absolute difference of evoked means to people's (and bias): {', '.join(levels)}."
     # How many factors moved by each test, before and after the correction for many tests.
@@ -268,7 +267,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
             plain, adjusted = (sum(getattr(test, key) <= model.alpha for test in tests) for key in ("p", "q"))
             counts.append(f"{name} {plain} of {len(tests)} ({adjusted} after BH)")
     if counts:
-        yield f"Factors that moved at {model.alpha:g}: {'; '.join(counts)}."
+        yield f"Factors with a significant change at {model.alpha:g}: {'; '.join(counts)}."
     if model.missing:
         yield from _say_missing(model)
 
@@ -276,7 +275,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
 def _say_missing(model: ModelAlignment) -> Iterator[str]:
     """Sheets without all their marks: why, in which factors, and how far they could move the result."""
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in model.missing.items())
-    yield f"Sheets that lack marks: {reasons}."
+    yield f"Sheets with missing marks: {reasons}."
     places = [
         f"{about.name} {sum(about.missing.values()):,} of {about.sheets:,}"
         for about in model.rows_of("factor")

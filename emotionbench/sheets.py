@@ -49,5 +49,5 @@ def read_sheets(path: Path) -> list[Sheet]:
         path = path / SHEETS
     sheets = [validate(Sheet, row, f"{path.name}:{line}") for line, row in read_rows(path)]
     if not sheets:
-        raise UserError(f"{path}: holds no sheets; `align run` and `align import` write some")
+        raise UserError(f"{path}: no sheets; `align run` and `align import` write them")
     return sheets

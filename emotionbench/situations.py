@@ -86,12 +86,12 @@ def read_situations(path: Path = OURS) -> tuple[EvokingSituation, ...]:
     readers = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_jsonl}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise UserError(f"{path}: unknown kind of file; situations are read from {', '.join(readers)}")
+        raise UserError(f"{path}: unknown file type; situations are read from {', '.join(readers)}")
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     situations = tuple(reader(path))
     if not situations:
-        raise UserError(f"{path}: holds no situations")
+        raise UserError(f"{path}: no situations")
     return situations
 
 
@@ -163,7 +163,7 @@ def _read_jsonl(path: Path) -> Iterator[EvokingSituation]:
             )
         identity = f"{factor}/{identity.partition('/')[2] or line}"
         if identity in seen:
-            raise UserError(f"{path.name}:{line}: id: {identity!r} stands there already")
+            raise UserError(f"{path.name}:{line}: id: {identity!r} is a duplicate")
         seen.add(identity)
         yield EvokingSituation(id=identity, factor=factor, text=text.strip())
 

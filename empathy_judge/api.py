@@ -168,7 +168,7 @@ def _paths(table: Any, folder: str, name: str) -> list[str]:
         if items and all(isinstance(item, str | PathLike) for item in items):
             return [fspath(item) for item in items]
         if isinstance(table, Mapping) or not all(isinstance(item, Mapping) for item in items):
-            raise TypeError(f"a path, a DataFrame or a list of rows is needed, not {type(table).__name__}")
+            raise TypeError(f"expected a path, a DataFrame or a list of rows, not {type(table).__name__}")
         path.write_text("".join(json.dumps(item, default=str) + "\n" for item in items), encoding="utf-8")
     return [str(path)]
 

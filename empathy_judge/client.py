@@ -190,9 +190,7 @@ class JudgeClient:
         name, version = answer["judge"]["name"], answer["judge"]["version"]
         is_name = self._name is not None and not self._name.endswith(".toml") and ":" not in self._name
         if is_name and name != self._name:
-            raise JudgeError(
-                f"the server's judge is {name!r}, not {self._name!r}; leave the name out to use it"
-            )
+            raise JudgeError(f"the server's judge is {name!r}, not {self._name!r}; omit the name to use it")
         for row, found in zip(rows, answer["judgments"], strict=True):
             own = {**found, "id": str(row["id"]), **({} if _is_said(row) else UNSAID)}
             fields: dict[str, Any] = {key: own.get(key) for key in JUDGED}

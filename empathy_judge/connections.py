@@ -100,7 +100,9 @@ class _Child:
 
     def __init__(self, command: list[str], timeout: float | None) -> None:
         if not command[0]:
-            raise JudgeError(f"this program does not know its Python; name one in the variable {PYTHON}")
+            raise JudgeError(
+                f"the Python executable is unknown; set the environment variable {PYTHON} to one"
+            )
         self._timeout, self._pid, self._count = timeout, os.getpid(), 0
         self._answers, self._is_ended = _Pending(), False
         said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by who reads it, when the child has ended
@@ -195,14 +197,14 @@ class ServerConnection:
 
     def __init__(self, url: str, *, key: str | None, timeout: float | None) -> None:
         if "@" in url or "?" in url:  # not shown: it may hold a password
-            raise JudgeError("url: holds a password or a query; give the address only, and the key as `key`")
+            raise JudgeError("url: must not contain a password or a query; pass the key as `key`")
         try:
             parts = urllib.parse.urlsplit(url)
             host = parts.hostname
         except ValueError:
             host = None
         if not host or parts.scheme not in ("http", "https"):
-            raise JudgeError(f"url: one such as http://127.0.0.1:8321 is needed, not {url!r}")
+            raise JudgeError(f"url: expected an address such as http://127.0.0.1:8321, not {url!r}")
         if key and parts.scheme == "http" and host not in LOOPBACK:
             raise JudgeError("url: the key would be sent unencrypted; use https, or a tunnel to 127.0.0.1")
         if key and not (key.isascii() and key.isprintable()):  # an error about the header would quote it
@@ -234,7 +236,7 @@ class ServerConnection:
             except (OSError, ValueError, RecursionError, HTTPException) as error:
                 reason = str(getattr(error, "reason", error))[:LONGEST_MESSAGE]
                 raise JudgeError(
-                    f"{self._url}{route}: {reason}; is the server running? empathy-judge serve starts one"
+                    f"{self._url}{route}: {reason}; check that the server is running (empathy-judge serve)"
                 ) from error
         raise AssertionError("the last try returns or raises")
 
@@ -255,7 +257,7 @@ def _read_object(answer: IO[bytes]) -> dict[str, Any]:
         raise ValueError(f"an answer larger than {LARGEST_ANSWER:,} bytes")
     found = json.loads(content)
     if not isinstance(found, dict):
-        raise ValueError("an answer that is no JSON object")
+        raise ValueError("an answer that is not a JSON object")
     return found
 
 

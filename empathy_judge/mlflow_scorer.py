@@ -53,7 +53,7 @@ def _read_inputs(inputs: Any) -> dict[str, Any]:
     if isinstance(inputs, str):
         return {"prompt": inputs}
     if not isinstance(inputs, Mapping):
-        raise ValueError(f"inputs: a text, or a dict with one of {', '.join(SAID)} or messages, is needed")
+        raise ValueError(f"inputs: expected a text, or a dict with one of {', '.join(SAID)} or messages")
     if isinstance(inputs.get("messages"), list):
         said = [(message["role"], message["content"]) for message in inputs["messages"]]
         return read_messages([*said, ("assistant", "...")])
@@ -72,4 +72,4 @@ def _read_outputs(outputs: Any) -> str | None:
                 return str(outputs[key])
         if isinstance(outputs.get("choices"), list):
             return _read_outputs(outputs["choices"][0].get("message"))
-    raise ValueError(f"outputs: a text, or a dict with one of {', '.join(REPLIED)}, is needed")
+    raise ValueError(f"outputs: expected a text, or a dict with one of {', '.join(REPLIED)}")

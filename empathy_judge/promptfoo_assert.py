@@ -34,7 +34,7 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "pass": False,
             "score": 0,
-            "reason": f"empathy: {judgment}, so this is no verdict on the reply",
+            "reason": f"empathy: {judgment}, so there is no verdict on the reply",
         }
     good = judgment.probabilities["Good"]
     return {

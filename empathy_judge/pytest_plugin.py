@@ -13,10 +13,10 @@ AssertGoodShare = Callable[..., ModelShares]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The judge, by an option or in the configuration."""
     group = parser.getgroup("empathy_judge")
-    group.addoption("--empathy-judge", metavar="NAME|FILE.toml", help="the judge that assert_good_share asks")
-    group.addoption("--empathy-url", metavar="URL", help="a server of `empathy-judge serve` to ask instead")
-    parser.addini("empathy_judge", "the judge that assert_good_share asks", default="")
-    parser.addini("empathy_url", "a server of `empathy-judge serve` to ask instead", default="")
+    group.addoption("--empathy-judge", metavar="NAME|FILE.toml", help="judge of assert_good_share")
+    group.addoption("--empathy-url", metavar="URL", help="URL of `empathy-judge serve` to use instead")
+    parser.addini("empathy_judge", "judge of assert_good_share", default="")
+    parser.addini("empathy_url", "URL of `empathy-judge serve` to use instead", default="")
 
 
 @pytest.fixture(scope="session")
@@ -41,14 +41,14 @@ def assert_good_share(empathy_judge: JudgeClient) -> AssertGoodShare:
     def check(replies: Iterable[Mapping[str, Any]], *, at_least: float) -> ModelShares:
         __tracebackhide__ = True
         if not 0 < at_least < 1:
-            raise ValueError(f"at_least: a share between 0 and 1 is needed, not {at_least!r}")
+            raise ValueError(f"at_least: expected a share between 0 and 1, not {at_least!r}")
         judgments = empathy_judge.judge_all({**row, "model": "replies"} for row in replies)
         if not judgments:
             raise ValueError("replies: none were given")
         (model,) = empathy_judge.shares(judgments)
         share = model.good_at_worst
         if share is None or share.low is None or share.high is None:
-            why = model.refused or f"{model.judged} of {len(judgments)} replies judged are too few"
+            why = model.refused or f"{model.judged} of {len(judgments)} scored replies are too few"
             pytest.skip(f"inconclusive: {why}")
         said = f"{share} of {len(judgments)} replies are Good"
         if model.unscored:
@@ -57,7 +57,7 @@ def assert_good_share(empathy_judge: JudgeClient) -> AssertGoodShare:
             pytest.fail(f"{said}, and at least {at_least:.0%} were expected", pytrace=False)
         if share.low < at_least:
             pytest.skip(
-                f"inconclusive: {said}, and the interval holds {at_least:.0%}; more replies narrow it"
+                f"inconclusive: {said}, and the 95% CI includes {at_least:.0%}; more replies narrow it"
             )
         return model
 

@@ -11,8 +11,8 @@ HOME = Path(__file__).resolve().parents[1]  # with all of our packages: a checko
 OURS = ["data", "calibration", "judge", "reports", "nightly", "emotionbench", "server", "rating"]
 OURS += ["commands", "cli"]
 HOW = (
-    "create an environment for the judge alone (python -m venv), install it there, and name that Python in "
-    "the variable EMPATHY_JUDGE_PYTHON"
+    "install the judge in its own environment (python -m venv), and set the environment variable "
+    "EMPATHY_JUDGE_PYTHON to that Python"
 )
 
 
@@ -33,9 +33,9 @@ def put_ours_first() -> None:
     sys.path[:] = [entry for entry in path if entry not in later] + later
     for name in OURS:
         if not any((HOME / name).with_suffix(suffix).exists() for suffix in ("", ".py")):
-            sys.exit(f"error: our package {name!r} is not in {HOME}; {HOW}")
+            sys.exit(f"error: the package {name!r} is missing from {HOME}; {HOW}")
     if not (HOME / "data" / "records.py").exists():
-        sys.exit(f"error: another package named 'data' was installed over ours in {HOME}; {HOW}")
+        sys.exit(f"error: another package named 'data' was installed over this one in {HOME}; {HOW}")
 
 
 def _has_our_names(folder: Path) -> bool:

@@ -144,7 +144,7 @@ def _find_judge(name: str, unit: str) -> Judge:
     path = Path(name)
     place = path.resolve()
     if place in _OPEN.get():
-        raise UserError(f"{path}: names itself, directly or through others; a judge cannot be part of itself")
+        raise UserError(f"{path}: refers to itself, directly or through others")
     token = _OPEN.set((*_OPEN.get(), place))
     try:
         return _make_judge(kind, options, place=str(path), folder=path.parent)
@@ -248,7 +248,7 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
     types, checked = option_types(make), {}
     for key, value in options.items():
         if key not in types:
-            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *sorted(types)])}")
+            raise UserError(f"{place}: {key}: unknown; known keys: {', '.join(['kind', *sorted(types)])}")
         try:
             checked[key] = TypeAdapter(types[key]).validate_python(value)
         except ValidationError as error:

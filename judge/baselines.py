@@ -41,7 +41,7 @@ class LengthJudge(Judge):
             table = json.loads(CARD.read_text(encoding="utf-8"))["length"]
             coefficients = {key: [float(value) for value in table[key]] for key in ("bias", "slope")}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{CARD}: no coefficients of the length judge: {error!r}") from error
+            raise UserError(f"{CARD}: coefficients of the length judge are missing: {error!r}") from error
         self.bias, self.slope = coefficients["bias"], coefficients["slope"]
         self.version = digest_json([self.name, coefficients])[:12]
 

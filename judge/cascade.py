@@ -28,9 +28,9 @@ class CascadeJudge(CompositeJudge):
         ask_below: float = 0.6,
     ) -> None:
         if not second:
-            raise UserError('second: missing; name the judge to ask when in doubt: second = "prompted.toml"')
+            raise UserError('second: missing; set the judge for uncertain replies: second = "prompted.toml"')
         if not 0 <= ask_below <= 1:
-            raise UserError(f"ask_below: {ask_below} is no probability")
+            raise UserError(f"ask_below: {ask_below} is not a probability")
         super().__init__([first, second])
         self.first, self.second = self.members
         self.ask_below = ask_below
@@ -48,7 +48,7 @@ class CascadeJudge(CompositeJudge):
         why = quick.unscored
         if given := quick.probabilities:
             chances = ", ".join(f"{label} {value:.3f}" for label, value in given.items())
-            why = f"left open by {self.first.name} ({chances})"
+            why = f"{self.first.name} was uncertain ({chances})"
         return replace(
             judgment,
             rationale=_tell(judgment, f"decided by {self.second.name}; {why}"),
@@ -68,9 +68,7 @@ class CascadeJudge(CompositeJudge):
         if not total:
             return []
         saved = total - asked
-        line = (
-            f"asked {self.second.name} for {asked:,} of {total:,}: saved {100 * saved / total:.0f} % of calls"
-        )
+        line = f"{self.second.name} decided {asked:,} of {total:,}: {100 * saved / total:.0f}% of calls saved"
         return [f"{line}, about USD {saved * paid / asked:.4f}" if paid else line]
 
 

@@ -95,8 +95,8 @@ def check_explainable(judge: Judge, place: str) -> None:
     """Refuse where nobody can say what moved a score: a language model that read a whole conversation."""
     if judge.unit != REPLY and not isinstance(judge, SelfExplaining):
         raise UserError(
-            f"{place}: {judge.name} reads a conversation as one, and cannot say which reply moved it; the "
-            "judge `conversation` can, or judge single replies with the unit reply"
+            f"{place}: {judge.name} cannot attribute the score of a conversation to its replies; use the "
+            "judge `conversation`, or --unit reply"
         )
 
 

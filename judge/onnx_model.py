@@ -36,14 +36,14 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{folder}: no trained judge here ({CARD} is missing)") from error
+        raise UserError(f"{folder}: no trained judge ({CARD} is missing)") from error
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{folder / CARD}: cannot be read: {error}; install or train again") from error
     missing = {"files", "caveat"} - set(card if isinstance(card, dict) else ())
     if missing:
         raise UserError(f"{folder / CARD}: lacks {', '.join(sorted(missing))}; install or train again")
     if not isinstance(card["files"], dict) or not card["files"]:
-        raise UserError(f"{folder / CARD}: files: names and hashes expected, not {card['files']!r}")
+        raise UserError(f"{folder / CARD}: files: expected names and hashes, not {card['files']!r}")
     return card
 
 
@@ -53,6 +53,8 @@ def check_files(folder: Path, stated: dict[str, str]) -> str:
     for name, expected in sorted(stated.items()):
         actual = digest_file(folder / name)
         if actual != expected:
-            raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
+            raise UserError(
+                f"{folder / name}: damaged or changed (its hash is not the one on the card); install again"
+            )
         digest.update(actual.encode())
     return digest.hexdigest()

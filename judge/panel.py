@@ -48,11 +48,11 @@ def load_members(names: Sequence[str]) -> list[Member]:
         if member.judge.rubric.digest != first.judge.rubric.digest:
             raise UserError(
                 f"{first.name} judges by the rubric {first.judge.rubric.name!r} and {member.name} by "
-                f"{member.judge.rubric.name!r}; give all members the same"
+                f"{member.judge.rubric.name!r}; all members need the same rubric"
             )
         for other in members[:number]:
             if (other.judge.name, other.judge.version) == (member.judge.name, member.judge.version):
-                raise UserError(f"{other.name} and {member.name} are the same judge; name each of them once")
+                raise UserError(f"{other.name} and {member.name} are the same judge; list each judge once")
     share_budget(member.judge for member in members)
     return members
 
@@ -108,7 +108,7 @@ class PanelJudge(CompositeJudge):
         allow_missing: bool = False,
     ) -> None:
         if len(judges or ()) < 2:
-            raise UserError('judges: a panel needs two at least: judges = ["classifier", "prompted.toml"]')
+            raise UserError('judges: a panel needs at least two: judges = ["classifier", "prompted.toml"]')
         super().__init__(judges or ())
         self.combine, self.allow_missing = combine, allow_missing
         self.version = self.digest(combine, allow_missing)

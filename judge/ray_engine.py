@@ -99,7 +99,7 @@ class Worker:
         try:
             os.chdir(self.folder)  # paths mean the same here as for the driver
         except OSError as error:
-            raise UserError(f"{self.folder}: not there on a worker's machine: {error.strerror}") from error
+            raise UserError(f"{self.folder}: missing on a worker's machine: {error.strerror}") from error
         DEVICE.set(self.device)
         judge = load_judge(self.named)
         if judge.version != self.version:
@@ -168,7 +168,7 @@ def score_ray(
     """
     for _, table in shards_of(exchanges.source):
         if str(table).startswith("memory://"):
-            raise UserError(f"{table}: lies in this process alone, where no worker can read it")
+            raise UserError(f"{table}: exists in this process only, so workers cannot read it")
     renamed: dict[int, str] = {}
     slices = _cut(
         exchanges, run, limit, on_progress, renamed, is_paid=bool(endpoints_of(judge)), workers=workers

@@ -342,8 +342,8 @@ def score_files(
     units |= {manifest["unit"] for manifest in manifests}
     if len(units) > 1:
         raise UserError(
-            "some of these hold whole conversations and some single replies; score them with the same"
-            " --unit first, and compare the runs"
+            "some files have whole conversations and some have single replies; score them with the same "
+            "--unit first, then compare the runs"
         )
     default = manifests[0]["judge_option"] if manifests else DEFAULT
     (unit,) = units
@@ -373,7 +373,7 @@ def score_files(
         tell([f"spent on language models: {money(spent)}"])
     every = [folder for folders in scored.values() for folder in folders]
     if len(set(every)) < len(every):
-        raise UserError("the same replies are given twice; name each file once")
+        raise UserError("the same replies are passed twice; pass each file once")
     return ScoredFiles(
         runs=tuple(run for path in paths for run in scored.get(path, [path])),
         labels={folder: names[path] for path, folders in scored.items() for folder in folders},
@@ -462,8 +462,8 @@ def find_responses(
         if identity not in chosen:
             some = get_close_matches(identity, seen, n=3) or seen[:3]
             among = f" among the first {limit:,}" if limit else ""
-            hint = f"; known are, for example, {', '.join(map(repr, some))}" if some else ""
-            raise UserError(f"--explain: no response has the id {identity!r}{among}{hint}")
+            hint = f"; known ids are, for example, {', '.join(map(repr, some))}" if some else ""
+            raise UserError(f"--explain: no reply has the id {identity!r}{among}{hint}")
     return [chosen[identity] for identity in wanted]
 
 

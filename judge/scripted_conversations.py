@@ -111,7 +111,7 @@ def next_words(situation: Situation, replies: Sequence[str], *, is_last: bool = 
     for sign in signs:
         branch = next((left[name] for name in (sign, "story", "asked") if left[name]), None)
         if branch is None:
-            raise UserError(f"{situation.id}: no words are left for turn {len(signs) + 1}")
+            raise UserError(f"{situation.id}: no text for turn {len(signs) + 1}")
         words = branch.pop(0)
     return words
 
@@ -142,13 +142,12 @@ def read_sign(reply: str) -> Sign:
 def read_script(path: Path, *, turns: int) -> list[Situation]:
     """Read a file of situations; refuse more turns than the shortest script has words for."""
     if path.suffix != ".toml":
-        raise UserError(f"{path}: prompts have no script; name a .toml file of situations")
+        raise UserError(f"{path}: prompts have no script; pass a .toml file of situations")
     situations = read_situations(path)
     shortest = min(situations, key=lambda item: item.most_turns)
     if turns > shortest.most_turns:
         raise UserError(
-            f"--turns {turns}: {shortest.id!r} of {path} has words for {shortest.most_turns} turns; "
-            "ask for fewer"
+            f"--turns {turns}: {shortest.id!r} of {path} has text for {shortest.most_turns} turns; set fewer"
         )
     return situations
 
@@ -164,9 +163,9 @@ def read_situations(path: Path) -> list[Situation]:
         item = validate(Situation, row, place)
         parts = [(value,) if isinstance(value, str) else value for value in to_plain(item).values()]
         if not all(text.strip() for part in parts for text in part):
-            raise UserError(f"{place}: an empty text; a speaker has words for every turn")
+            raise UserError(f"{place}: an empty text; every turn needs a text")
         if item.id in situations:
-            raise UserError(f"{place}: id: {item.id!r} is taken; give each situation its own")
+            raise UserError(f"{place}: id: {item.id!r} is a duplicate; give each situation a unique id")
         situations[item.id] = item
     return list(situations.values())
 

@@ -171,7 +171,7 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters
         }
         if any(is_beyond(change.interval, matters) for change in changes.values()):
             by = " and ".join(f"{points(change)} points {label}" for label, change in changes.items())
-            verb = "moved" if looks > 1 else "may have moved"
+            verb = "shifted" if looks > 1 else "may have shifted"
             text = f"the judge {verb} by {by} on {len(both):,} anchors since {before.night}"
             return replace(shift, moved=text) if looks > 1 else replace(shift, suspected=text)
     return shift

@@ -1,32 +1,32 @@
-"""A night's configuration, as its TOML file gives it; paths in it are looked for beside the file.
+"""The TOML configuration of a night; relative paths start at its folder.
 
-name = "nightly"                    # what the history knows these nights by; the file's name without a word
-prompts = "prompts.jsonl"           # the 160 sample prompts without a word
-unit = "conversation"               # judge whole conversations; without a word replies, with turns talks
-turns = 8                           # hold conversations of so many turns; prompts are situations then
+name = "nightly"                    # name of these nights in the history; default: the file's name
+prompts = "prompts.jsonl"           # default: the 160 sample prompts
+unit = "conversation"               # score whole conversations; default: replies, or conversations with turns
+turns = 8                           # turns per conversation; prompts are situations then
 judge = "classifier"                # a name, or a judge's TOML file
-calibration = "calibration.json"    # or "none"; the one that came with the judge without a word
-anchors = "anchors.jsonl"           # show whether the judge moved; our 192 samples without a word, or "none"
-matters = 1                         # points: a judge that moved by less on the anchors did not move
+calibration = "calibration.json"    # or "none"; default: the judge's own
+anchors = "anchors.jsonl"           # replies that detect drift of the judge, or "none"; default: 192 samples
+matters = 1                         # smallest relevant drift of the judge on the anchors, in points
 baseline = 2026-11-15               # the night to compare all others with; default: a model's first
-baseline_nights = 3                 # average it over so many nights from then on; 1 without a word
-study = ["human", "gpt-4"]          # models of the crowd study to compare with
+baseline_nights = 3                 # nights to average for the baseline; default: 1
+study = ["human", "gpt-4"]          # models of the published study to compare with
 history = "nights.sqlite"           # or postgresql+psycopg://...
 runs = "nights"                     # the folder of each night's responses and judgments
 dashboard = "dashboard"             # the folder of the pages, or false
 max_cost = 0.50                     # USD that a night may spend
-limit = 20                          # ask for the first so many prompts only
-explain = 8                         # mark what drove the score in so many of a model's worst responses
+limit = 20                          # use only the first N prompts
+explain = 8                         # worst replies per model with explained scores
 
-[[models]]                          # asked over the network, with the keys of `respond`'s model file
+[[models]]                          # a model on a server; keys as in the model file of `respond`
 name = "llama"
 model = "llama-3.1-8b"
 base_url = "http://127.0.0.1:8000/v1"
 
-[[models]]                          # or such a file itself
+[[models]]                          # or the path of such a file
 config = "gpt.toml"
 
-[[models]]                          # or responses made elsewhere; {night} is the night's name
+[[models]]                          # or finished replies; {night} is the name of the night
 name = "mine"
 responses = "answers/{night}.jsonl"
 
@@ -35,7 +35,7 @@ good_share_drop = 5
 
 [outputs]
 junit = "nightly.xml"
-github = true                       # lines that GitHub shows beside the run, and its summary
+github = true                       # annotations and job summary of GitHub Actions
 """
 
 import json
@@ -95,7 +95,7 @@ def check_name(name: str, place: str) -> str:
     """
     if not NAME.fullmatch(name):
         raise UserError(
-            f"{place}: {name!r} is no name for nights; use letters, digits and . _ : + -, such as 2026-11-15"
+            f"{place}: {name!r} is not a valid name; use letters, digits and . _ : + -, such as 2026-11-15"
         )
     return name
 
@@ -139,13 +139,13 @@ def _read_study(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]
 def _read_models(tables: Any, info: ValidationInfo) -> tuple[ModelEntry, ...]:
     path = _path_of(info)
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise UserError(f"{path}: models: none; name at least one in a table [[models]]")
+        raise UserError(f"{path}: models: none; add at least one table [[models]]")
     entries: dict[str, ModelEntry] = {}
     for number, table in enumerate(tables, start=1):
         place = f"{path}: models, number {number}"
         entry = (_read_responses if "responses" in table else _read_endpoint)(table, place, info)
         if entry.name in entries:
-            raise UserError(f"{place}: the name {entry.name!r} is taken; give each model its own name")
+            raise UserError(f"{place}: the name {entry.name!r} is a duplicate; give each model a unique name")
         entries[entry.name] = entry
     return tuple(entries.values())
 
@@ -153,7 +153,7 @@ def _read_models(tables: Any, info: ValidationInfo) -> tuple[ModelEntry, ...]:
 def _read_endpoint(table: dict[str, Any], place: str, info: ValidationInfo) -> ModelEntry:
     file = table.get("config")
     if file is not None and not isinstance(file, str):
-        raise UserError(f"{place}: config: the path of a model's TOML file was expected")
+        raise UserError(f"{place}: config: expected the path of a model's TOML file")
     rest = {key: value for key, value in table.items() if key != "config"}
     endpoint = read_model_config(_beside(file, info) if file else None, rest, place=place)
     return ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
@@ -161,7 +161,7 @@ def _read_endpoint(table: dict[str, Any], place: str, info: ValidationInfo) -> M
 
 def _read_responses(table: dict[str, Any], place: str, info: ValidationInfo) -> ModelEntry:
     if unknown := sorted(set(table) - {"name", "responses"}):
-        raise UserError(f"{place}: {unknown[0]}: unknown beside responses; known: name, responses")
+        raise UserError(f"{place}: {unknown[0]}: unknown with responses; known: name, responses")
     entry = validate(ModelEntry, table, place)
     return replace(entry, responses=str(_beside(entry.responses, info)))
 
@@ -248,9 +248,7 @@ def read_config(path: Path) -> NightlyConfig:
     config._path = path
     config._digest = sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16]
     if config.turns and config.unit == REPLY:
-        raise UserError(
-            f"{path}: unit: with turns it is conversations that are judged; leave one of them out"
-        )
+        raise UserError(f"{path}: unit: must be conversation with turns; remove unit or turns")
     if config.turns:
         read_script(config.prompts, turns=config.turns)
     elif any(model.endpoint for model in config.models):

@@ -28,10 +28,10 @@ from calibration.comparison.verdicts import is_much_unscored
 from calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
 from calibration.monitoring.drift import prompts_needed
 from data.errors import UserError
-from data.records import REPLY
+from data.records import NOUNS, PROMPT_NOUNS, REPLY
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import GateFigure, Label, ModelChange
-from nightly.schema import NOUNS, Against, GateResult, Kind, ModelResult, Outcome, name_gate
+from nightly.schema import Against, GateResult, Kind, ModelResult, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
@@ -91,20 +91,20 @@ def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate,
         entry = table.get(kind, {})
         by = entry if isinstance(entry, Mapping) else {"baseline": entry}
         if strange := sorted(set(by) - set(AGAINST)):
-            raise UserError(f"{place}.{kind}: {strange[0]!r} is none of {', '.join(AGAINST)}")
+            raise UserError(f"{place}.{kind}: {strange[0]!r} is not one of {', '.join(AGAINST)}")
         for name, limit in by.items():
             points = _limit(limit, f"{place}.{kind}", most=100)
             gates.append(Gate(kind=kind, limit=points, subject=AGAINST[name]))
     floors = table.get("floors", {})
     if not isinstance(floors, Mapping):
-        raise UserError(f"{place}.floors: a table of emotions and points, such as {{sad = 40, {EVERY} = 30}}")
+        raise UserError(
+            f"{place}.floors: expected emotions and percentages, such as {{sad = 40, {EVERY} = 30}}"
+        )
     for emotion, limit in floors.items():
         where = f"{place}.floors.{emotion}"
         points = _limit(limit, where, most=100)
         if 0 < points < 1:
-            raise UserError(
-                f"{where}: floors are in points of a hundred; write {100 * points:g} for {points:g}"
-            )
+            raise UserError(f"{where}: floors are percentages; write {100 * points:g} for {points:g}")
         gates.append(Gate(kind="floor", limit=points, subject=emotion))
     for kind, most in MOST.items():
         if kind in table:
@@ -180,7 +180,7 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
         # A change that is the model's own by the anchors is believed, if the anchors tell that much.
         if result.outcome == "regression" and gate.kind in CHANGES and not change.is_rough:
             return result
-        fix = "calibrate it again, and pin a night it judged as the baseline"
+        fix = "calibrate it again, and set a night of this judge as the baseline"
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {fix}")
     if change.suspected and result.outcome == "pass":
         sentence = result.sentence.removesuffix(".").replace(": pass:", ": inconclusive:", 1)
@@ -196,15 +196,15 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if gate.kind == "max_cost":
         cost = result.cost
         if cost is None:
-            return _result(gate, model, "skipped", "the cost is not known, since the model has no price")
+            return _result(gate, model, "skipped", "the cost is unknown, because the model has no price")
         outcome: Outcome = "regression" if cost > gate.limit else "pass"
         text = f"cost {cost:.4g} dollars, limit {gate.limit:g}"
         return _result(gate, model, outcome, text, value=cost)
     if gate.kind == "max_unscored":
         if (share := result.unscored_share) is None:
-            return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit][0]}s")
+            return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit]}")
         part, total = 100 * share, result.n + result.missing
-        counted = f"{result.missing:,} of {total:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
+        counted = f"{result.missing:,} of {total:,} unscored ({part:.1f}%), limit {gate.limit:g}%"
         if part <= gate.limit:
             return _result(gate, model, "pass", counted, value=part)
         # What was not answered or not judged says nothing about the model's replies: no regression.
@@ -212,10 +212,10 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if result.is_unresponsive:
         return _result(gate, model, "regression", str(result.refused))
     if model.stale:
-        return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
+        return _result(gate, model, "stale", model.stale)
     if gate.kind == "floor":
         if (figure := model.shares.get(gate.subject)) is None:
-            return _result(gate, model, "skipped", f"no {NOUNS[model.unit][0]} for {gate.subject!r}")
+            return _result(gate, model, "skipped", f"no {model.unit} for {gate.subject!r}")
         return _weigh(gate, model, figure, f"Good share for {gate.subject}")
     change = model.changes.get(gate.against)
     if change is None or gate.label not in change.figures:
@@ -246,7 +246,7 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
     text += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     emotions: tuple[str, ...] = ()
     if is_withheld:
-        text += f"; this does not hold with every unscored {NOUNS[model.unit][0]} counted as Bad"
+        text += f"; this does not hold with every unscored {model.unit} counted as Bad"
     elif outcome == "inconclusive":
         text += f"; {_what_decides(gate, model, figure)}"
     elif outcome == "regression":
@@ -299,11 +299,11 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
     beyond = _harm(gate, figure.sure).value
     tonight, sure = figure.tonight.interval, figure.sure.interval
     if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
-        return "too little is known to say what would decide it"
-    noun = f"{NOUNS[model.unit][1]}s" + (f" for {gate.subject}" if gate.kind == "floor" else "")
+        return "too few data to estimate what is needed"
+    noun = PROMPT_NOUNS[model.unit] + (f" for {gate.subject}" if gate.kind == "floor" else "")
     if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
         return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
-    return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
+    return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a nightor ten times as many"
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
@@ -312,10 +312,10 @@ def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
         return (gate.subject,), ""
     emotions = model.changes[gate.against].emotions.get(gate.label, ())
     if shown := tuple(item.emotion for item in emotions if item.is_shown):
-        return shown, f"; shown for {', '.join(shown)}"
+        return shown, f"; significant for {', '.join(shown)}"
     worse = [item for item in emotions if item.change and (item.change < 0) == (gate.label == "good")]
     largest = tuple(item.emotion for item in worse[:NAMED_EMOTIONS])
-    text = f"; most in {', '.join(largest)}, none of which is shown by itself" if largest else ""
+    text = f"; most in {', '.join(largest)}, none significant by itself" if largest else ""
     return largest, text
 
 

@@ -53,15 +53,15 @@ from nightly.schema import (
 )
 
 BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
-FREE: Final = "free some space where it lies, then give the same command again: nothing in it was lost"
+FREE: Final = "free some space on its disk, then run the command again; no data was lost"
 WAYS_OUT: Final = {  # by what SQLite says
     "disk I/O error": FREE,
     "disk is full": FREE,
-    "readonly database": "change its permissions, or name another history",
-    "unable to open": "change the permissions of its folder, or name another history",
-    "not a database": "name another history, or a copy of this one from before it was damaged",
-    "malformed": "name another history, or a copy of this one from before it was damaged",
-    "locked": "wait until the other process is done, then give the same command again",
+    "readonly database": "change its permissions, or set another history",
+    "unable to open": "change the permissions of its folder, or set another history",
+    "not a database": "restore a backup, or set another history",
+    "malformed": "restore a backup, or set another history",
+    "locked": "wait until the other process is done, then run the command again",
 }
 SECRETS: Final = frozenset({"password", "sslpassword", "passfile"})
 
@@ -101,7 +101,7 @@ def database_errors(url: URL) -> Iterator[None]:
         raise OperationalError(f"{show_url(url)}: {reason[:300]}{way_out}") from None
     except (JSONDecodeError, UnicodeDecodeError, DamagedRecord) as error:
         raise OperationalError(
-            f"{show_url(url)}: damaged ({error}); bring back a copy of it, or name another history"
+            f"{show_url(url)}: damaged ({error}); restore a backup, or set another history"
         ) from None
 
 
@@ -114,12 +114,10 @@ def read_url(url: str | Path) -> URL:
         address = make_url(given)
         backend = address.get_backend_name()
     except (ArgumentError, ValueError):
-        raise UserError(
-            "history: not a URL that can be read (it is not shown here, since it may hold a key)"
-        ) from None
+        raise UserError("history: not a valid URL (not shown, because it may contain a key)") from None
     if backend not in ("sqlite", "postgresql"):
         raise UserError(
-            f"{show_url(address)}: SQLite and PostgreSQL are known; use postgresql+psycopg://... or a file"
+            f"{show_url(address)}: not supported; use SQLite (a file) or postgresql+psycopg://..."
         )
     return address.set(drivername="postgresql+psycopg") if backend == "postgresql" else address
 
@@ -312,7 +310,7 @@ def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[Histo
     if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
         path = Path(str(address.database))
         if must_exist and not path.exists():
-            raise UserError(f"{path}: no such history; name another, or run a night first")
+            raise UserError(f"{path}: no such history; set another, or run a night first")
         with disk_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
     engine = make_engine(address)
@@ -329,8 +327,8 @@ def _make_tables(history: History) -> None:
         version = _read_version(connection)
     if version not in (0, VERSION):
         raise UserError(
-            f"{history.place}: a history of format {version}, and this program has format {VERSION}; "
-            "name another history and run the nights again with `nightly --again`"
+            f"{history.place}: format {version}; this version needs format {VERSION}. Set another history "
+            "and run the nights again with `nightly --again`"
         )
     if version == 0:
         with history.transaction(writes=True) as connection:

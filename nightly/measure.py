@@ -111,8 +111,8 @@ def set_up_night(
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
         if correction.calibration is None and config.calibration != NONE:
-            stale = f'{correction.note}; or write calibration = "none" into the config'
-    except StaleCalibration as error:  # a night goes on without its calibration, and says so
+            stale = f'{correction.note}; calibrate again, or set calibration = "none" in the config'
+    except StaleCalibration as error:  # the night runs without it and reports it
         stale = str(error)
         correction = CalibrationChoice(calibration=None, note=stale)
     return NightSetup(
@@ -191,7 +191,7 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
     source = Path(entry.responses.replace(NIGHT, setup.night))
     if not taken.exists() or setup.again:
         if not source.exists():  # made elsewhere every night, and tonight not yet
-            raise OperationalError(f"{source}: no such file; give the same command again once it is there")
+            raise OperationalError(f"{source}: no such file; run the command again once it exists")
         every = list(read_exchanges(source))
         rows = [
             replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)
@@ -202,11 +202,9 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
         )
         if not rows:
             names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
-            raise UserError(
-                f"{source}: no response by {entry.name!r}; models there: {names}; use such a name"
-            )
+            raise UserError(f"{source}: no reply by {entry.name!r}; models in it: {names}")
         if not whole:
-            raise OperationalError(f"{source}: every response is {CUT_SHORT}")
+            raise OperationalError(f"{source}: every reply is {CUT_SHORT}")
         write_rows(aside, cut_short)
         write_rows(taken, whole)
     cut = sum(1 for _ in read_exchanges(aside)) if aside.exists() else 0
@@ -243,7 +241,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
 def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:
     """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
-    with setup.show_progress(f"judging {who}", "judged") as on_progress:
+    with setup.show_progress(f"scoring {who}", "scored") as on_progress:
         run = score_file(
             responses,
             judge=setup.judge,
@@ -256,7 +254,7 @@ def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) 
         if count := run.summary.flagged["count"]:
             reasons["answers somebody who may be in danger"] = count
         discard_run(run.folder)
-        raise OperationalError(f"the judge scored no response of {who}: {say_counts(reasons)}")
+        raise OperationalError(f"the judge scored no reply of {who}: {say_counts(reasons)}")
     return run
 
 

@@ -62,7 +62,7 @@ from nightly.schema import (
 from reports.comparison.pair_sentences import describe_pair
 from reports.outputs import write_junit
 
-BUSY: Final = "another process is at this night; wait until it is done"
+BUSY: Final = "another process is running this night; wait until it is done"
 
 
 def run_night(
@@ -80,8 +80,8 @@ def run_night(
             # It stays as it is, so a config that has changed must not seem to have been used.
             if there.settings != config.digest:
                 raise UserError(
-                    f"{config.path}: the night {night!r} of {config.name!r} is in the history under other "
-                    "settings; judge it again with --again, or give this config another name"
+                    f"{config.path}: the night {night!r} of {config.name!r} is in the history with other "
+                    "settings; run it again with --again, or give this config another name"
                 )
             is_new = False
         else:
@@ -230,12 +230,12 @@ def check_baseline(history: History, setup: NightSetup) -> None:
         )
     if (night.judge, night.judge_version) != setup.judge_key:
         raise UserError(
-            f"{place}: {pinned!r} was judged by {night.judge} {night.judge_version}, and the judge is now "
-            f"{' '.join(setup.judge_key)}; judge it again with `nightly {config.path} --night {pinned} "
-            "--again`, or pin another night"
+            f"{place}: {pinned!r} was scored by {night.judge} {night.judge_version}, and the judge is now "
+            f"{' '.join(setup.judge_key)}; score it again with `nightly {config.path} --night {pinned} "
+            "--again`, or set another night"
         )
     if night.models and not night.judgments:
-        raise UserError(f"{place}: the responses of {pinned!r} are no longer stored; pin a newer night")
+        raise UserError(f"{place}: the replies of {pinned!r} are no longer stored; set a newer night")
 
 
 def describe_new_judge(history: History, setup: NightSetup) -> str | None:
@@ -245,8 +245,8 @@ def describe_new_judge(history: History, setup: NightSetup) -> str | None:
         return None
     old = f"{before[-1].judge} {before[-1].judge_version}"
     return (
-        f"The judge is now {' '.join(setup.judge_key)}, after {old} on {before[-1].night}: nights before are "
-        "not compared with. `nightly --again --night NAME` judges one of them again."
+        f"The judge is now {' '.join(setup.judge_key)}, after {old} on {before[-1].night}: earlier "
+        "nights are not compared. `nightly --again --night NAME` scores one of them again."
     )
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from data.records import REPLY, to_plain
+from data.records import NOUNS, REPLY, to_plain
 from data.text import listed, number, percent, points, printable
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import describe_variation, name_nights
 from nightly.config import NightlyConfig
 from nightly.gates import AGAINST, EXIT_CODES, gravest
 from nightly.history import show_place
-from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
+from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
 from reports.outputs import CheckOutcome, append_summary, print_command
 from reports.page import Cell, Page, Section, Table
 
@@ -111,7 +111,7 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     if config.dashboard is not None:
         notes.append(f"dashboard {config.dashboard / 'index.html'}")
     if not night.is_new:
-        notes.insert(0, "This night was in the history already: nothing was asked, and nothing changed.")
+        notes.insert(0, "This night is in the history already; nothing was run.")
     return Page(
         title=f"{record.config}, night {record.night}: {record.status}",
         subtitle=f"judge {record.judge} {record.judge_version}",
@@ -139,22 +139,24 @@ def sentences(record: NightRecord) -> list[str]:
     newest.sort(key=lambda item: item.shown.value)  # the largest drop first
     if shown := [f"{item.model} {points(item.shown)}" for item in newest]:
         more = [f"{len(shown) - NAMED} more"] if len(shown) > NAMED else []
-        lines.append(f"Tonight against the baseline: {listed([*shown[:NAMED], *more])} points Good.")
+        lines.append(f"Change from the baseline, points (Good share): {listed([*shown[:NAMED], *more])}.")
     lines += [note for note in (record.rubric_note, record.judge_note) if note]
     lines += [f"{model}: failed: {reason}." for model, reason in record.failed.items()]
     if moved := record.judge_moved:
         lines.append(f"{moved[0].upper()}{moved[1:]}.")
     if record.stale:
-        lines.append(f"The calibration cannot be used: {record.stale}.")
+        lines.append(f"Stale: {record.stale}.")
     elif counts["stale"]:
-        lines.append(f"{counts['stale']} gates are stale; calibrate again and pin a night of this judge.")
+        lines.append(
+            f"{counts['stale']} gates are stale; calibrate again, and set a night of this judge as baseline."
+        )
     # What holds for all gates was printed once: a model that failed, a calibration that cannot be used.
     unresponsive = {model.model for model in record.models if model.is_unresponsive}
     for outcome in ("regression", "inconclusive"):
         is_new = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]
         lines += [gate.sentence for gate in is_new if gate.outcome == outcome]
     if unheld := dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped"):
-        lines.append(f"Skipped, with nothing to compare with: {', '.join(unheld)}.")
+        lines.append(f"Skipped, because there is nothing to compare with: {', '.join(unheld)}.")
     for model in record.models:
         lines += [line] if (line := describe_missing(model, record.unit)) else []
         changes = {item.against: item for item in record.changes if item.model == model.model}
@@ -176,18 +178,18 @@ def describe_unresponsive(model: ModelResult) -> str | None:
     """Return a warning where responses do not respond to their prompts."""
     if not model.is_unresponsive:
         return None
-    return f"Warning: {model.model}: {model.refused}. It has no level, and its gates on shares fail."
+    return f"Warning: {model.model}: {model.refused}. It has no Good share, and its gates on shares fail."
 
 
 def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
     """Return a sentence on responses that are unscored: cut short, refused or not judged.
 
     >>> describe_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
-    'm: 2 of 32 responses are unscored (6.2%): no response: cut short (2).'
+    'm: 2 of 32 replies are unscored (6.2%): no response: cut short (2).'
     """
     if not model.unscored_share:
         return None
-    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit][0]}s are unscored"
+    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit]} are unscored"
     part = f"{100 * model.unscored_share:.1f}%"
     return f"{model.model}: {counted} ({part}): {say_counts(model.unscored)}."
 
@@ -200,9 +202,9 @@ def _table(record: NightRecord) -> Table:
         at = head.index("unscored")
         for row in (head, *rows):
             del row[at]
-    kind = "corrected" if any(model.corrected for model in record.models) else "as judged"
+    kind = "corrected" if any(model.corrected for model in record.models) else "uncorrected"
     return Table(
-        caption=f"% of {NOUNS[record.unit][0]}s, {kind}; changes of Good in points, as judged; 95% CIs",
+        caption=f"% of {NOUNS[record.unit]}, {kind}, 95% CI; vs: change of the Good share, uncorrected",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),

@@ -20,17 +20,12 @@ from sqlalchemy.dialects import postgresql
 
 from calibration.estimate import UNDEFINED, Estimate
 from calibration.prompt_fit import UNRESPONSIVE, PromptFit
-from data.records import CONVERSATION, REPLY
+from data.records import REPLY
 
 Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
 Against = Literal["baseline", "last night"]
 FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")
-# The names of what is judged and of what it answers, by the unit of a night.
-NOUNS: Final[Mapping[str, tuple[str, str]]] = {
-    REPLY: ("response", "prompt"),
-    CONVERSATION: ("conversation", "situation"),
-}
 Shares = Mapping[str, Estimate]
 
 

@@ -32,9 +32,7 @@ def collector_url(environment: Mapping[str, str]) -> str:
     base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/")
     url = environment.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT") or (f"{base}/v1/logs" if base else "")
     if urlsplit(url).scheme not in ("http", "https"):
-        raise UserError(
-            "--otel: name the collector in OTEL_EXPORTER_OTLP_ENDPOINT, such as http://127.0.0.1:4318"
-        )
+        raise UserError("--otel: set OTEL_EXPORTER_OTLP_ENDPOINT, such as http://127.0.0.1:4318")
     is_secret = environment.get("OTEL_EXPORTER_OTLP_HEADERS") or "@" in urlsplit(url).netloc
     if is_secret and urlsplit(url).scheme == "http" and not is_loopback(url):
         raise UserError(

@@ -94,7 +94,7 @@ class _Returned:
             kept = before if before.at and entry.at and entry.at < before.at else entry
             self.found[token][entry.place] = kept
             who, number = self.plan.raters[token].name, entry.place + 1
-            labels = f"{before.label} and {entry.label}; {kept.label} counts, the later one"
+            labels = f"{before.label} and {entry.label}; the later one, {kept.label}, counts"
             self.changed.append(f"{where}: {who} rated number {number} {labels}")
 
 
@@ -174,7 +174,7 @@ def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]
         for (before, _), (after, place) in pairwise(times)
     ]
     if len(is_fast) >= LEAST_MARKED and sum(is_fast) > len(is_fast) / 2:
-        marks.append(f"{sum(is_fast)} of {len(is_fast)} replies were rated faster than anybody reads")
+        marks.append(f"{sum(is_fast)} of {len(is_fast)} replies were rated faster than they can be read")
     return marks
 
 
@@ -185,19 +185,19 @@ def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Re
         return _read_sheet(path, texts, returned)
     handed = read_handed_back(path)
     if handed is None:
-        return returned.problems.append(f"{path}: neither a file that a rating page saved nor a sheet")
+        return returned.problems.append(f"{path}: neither a file of the rating page nor a sheet")
     plan, token, rows = returned.plan, handed["token"], handed["ratings"]
     if token not in plan.raters:
-        return returned.problems.append(f"{path}: of another plan: no rater here has its token")
+        return returned.problems.append(f"{path}: from another plan: no rater of this plan has its token")
     rater, entries, latest = plan.raters[token], [], datetime.now(UTC) + timedelta(days=1)
     if len(rows) > len(rater.order):
-        problem = f"{len(rows):,} ratings, and the plan has {len(rater.order)} replies for {rater.name}"
+        problem = f"{len(rows):,} ratings, but the plan has {len(rater.order)} replies for {rater.name}"
         return returned.problems.append(f"{path}: {problem}")
     for number, row in enumerate(rows, start=1):
         try:
             entries.append(read_entry(row, rater.order))
             if (entries[-1].at or latest) > latest:
-                raise ValueError("at: later than now; was the clock wrong?")
+                raise ValueError("at: is in the future; the rater's clock may be wrong")
         except ValueError as error:
             why = f"rating {number}: {error}; ask {rater.name} to save the file again"
             return returned.problems.append(f"{path}: {why}")
@@ -222,14 +222,14 @@ def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _R
             returned.problems.append(f"{here}: task: not one of this plan")
             continue
         if order[place] != key:
-            returned.problems.append(f"{here}: task: edited: the plan has no such reply there")
+            returned.problems.append(f"{here}: task: edited: the plan has another reply at this position")
             continue
         sent = sheet_row(plan, texts, token, place)
         edited = [
             name for name in ("prompt", "response") if name in row and not _is_same(row[name], sent[name])
         ]
         if edited:
-            returned.problems.append(f"{here}: {edited[0]}: edited: not the text that was to be rated")
+            returned.problems.append(f"{here}: {edited[0]}: edited: not the text of the plan")
             continue
         rating = row.get(ANSWERS[0])
         if rating is None or not str(rating).strip():
@@ -237,7 +237,7 @@ def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _R
         position = position_on(as_label(rating), LABELS)
         if position is None or position != int(position):
             returned.problems.append(
-                f"{here}: rating: {str(rating)[:40]!r} is none of {', '.join(LABELS)} or 1 to 3"
+                f"{here}: rating: {str(rating)[:40]!r} is not one of {', '.join(LABELS)} or 1 to 3"
             )
             continue
         reason = str(row.get(ANSWERS[1]) or "").strip()
@@ -247,7 +247,7 @@ def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _R
         returned.add(token, Entry(place=place, label=LABELS[int(position) - 1], reason=reason), here)
     if not has_any:
         returned.problems.append(
-            f"{path}: no column `task`; hand back the sheet of `rate export` with all columns"
+            f"{path}: no column `task`; return the sheet of `rate export` with all columns"
         )
 
 

@@ -22,9 +22,9 @@ from rating.plan import FORMAT, RatingPlan, rating_seconds
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
 SERVED_FOOTER = (
-    "This page talks only to the server it came from. Your ratings are kept there under a number, not a name."
+    "This page connects only to its own server. Your ratings are stored there under a number, not your name."
 )
-FILE_FOOTER = "This file talks to nobody. Your ratings stay in this browser until you hand them back."
+FILE_FOOTER = "This file connects to no server. Your ratings stay in this browser until you send them back."
 
 
 def page_items(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ class Journal:
 
 def lock_plan(folder: Path) -> AbstractContextManager[None]:
     """Let nobody else serve this plan meanwhile."""
-    return locked(folder, busy="process {process} serves this plan already; use its links, or end it")
+    return locked(folder, busy="process {process} serves this plan already; use its links, or stop it")
 
 
 def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
@@ -107,7 +107,7 @@ def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
             token = row["token"]
             entry = read_entry(row, plan.raters[token].order, (*LABELS, None) if row.get("undo") else LABELS)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
-            problem = "not a rating of this plan; was the journal edited?"
+            problem = "not a rating of this plan; the journal may have been edited"
             raise UserError(f"{path}:{number}: {problem}") from error
         yield token, entry
 
@@ -120,9 +120,9 @@ def read_entry(row: Any, order: Sequence[str], labels: Sequence[str | None] = LA
     if type(place) is not int or not 0 <= place < len(order):
         raise ValueError(f"place: not one of the {len(order)} replies of this rater")
     if given.get("key") != order[place]:
-        raise ValueError("key: not the reply of the plan at this place")
+        raise ValueError("key: not the plan's reply at this position")
     if label not in labels:
-        raise ValueError(f"label: none of {', '.join(LABELS)}")
+        raise ValueError(f"label: not one of {', '.join(LABELS)}")
     if not isinstance(reason, str) or len(reason) > LONGEST_REASON:
         raise ValueError(f"reason: not a text of at most {LONGEST_REASON:,} characters")
     try:

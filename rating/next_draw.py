@@ -33,7 +33,7 @@ def draw_next(
     known = {item.id for item in plan.items.values()}
     pool = _under_known_ids(plan, pool)
     if not known & {item.id for item in pool}:
-        raise UserError("rate next: none of these replies is in the plan; give the files it was drawn from")
+        raise UserError("rate next: none of these replies is in the plan; pass the plan's files")
     # As many draws as there were seed the next.
     rng = random.Random(f"{plan.seed}-{plan.count_places()}")
     models = {item.model for item in plan.items.values()}
@@ -61,7 +61,7 @@ def _rows(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Row]:
     """The prompts that may be drawn, in the plan's own random order; those of anchors are not among them."""
     columns, notes = columns_of_models(pool, plan.each, random.Random(plan.seed))
     if notes:
-        raise UserError("rate next: models answered too few of the same prompts; draw a new plan")
+        raise UserError("rate next: too few prompts have replies by all models; make a new plan")
     anchors = {plan.items[key].id for key in plan.anchors}
     return [row for row in zip(*columns, strict=True) if not anchors & {item.id for item in row}]
 
@@ -78,8 +78,7 @@ def _good_shares(pool: Sequence[Exchange], judgments: Sequence[Judgment]) -> dic
     found = {item.id: judged[item.content_digest] for item in pool if item.content_digest in judged}
     if len(found) < len(pool) / 2:
         raise UserError(
-            f"--run: it judged {len(found)} of these {len(pool)} replies; score the same files,"
-            " or leave --run out"
+            f"--run: it scored {len(found)} of these {len(pool)} replies; score the same files, or omit --run"
         )
     return found
 
@@ -140,11 +139,11 @@ def _add_prompts(
     spread = f"{shown[0]:g}" if len(shown) == 1 else f"{shown[0]:g} to {shown[-1]:g}"
     by_judge = f", from {len(strata)} strata of the judge's score" if len(strata) > 1 else ""
     drawn_now = _extend(plan, [item for row in new for item in row], keys, chances, added, rng)
-    few = () if len(new) == wanted else (f"fewer than {each} for each person: no more prompts are left",)
+    few = () if len(new) == wanted else (f"fewer than {each} per rater: no more prompts are left",)
     return replace(
         drawn_now,
         plan=replace(drawn_now.plan, undrawn=sum(map(len, free)) - len(new)),
-        summary=f"{len(new)} more prompts{by_judge}; chances are now {spread}",
+        summary=f"{len(new)} more prompts{by_judge}; drawing probabilities are now {spread}",
         notes=(*few, *drawn_now.notes),
     )
 
@@ -176,7 +175,7 @@ def _check_chances(plan: RatingPlan, part: Stratum) -> None:
     chances = Counter((item.model, round(item.chance, 9)) for item in plan.items.values() if item.id in ids)
     if len(chances) > len({model for model, _ in chances}):
         raise UserError(
-            "rate next: the last replies were drawn with another --run, or from other files; give those again"
+            "rate next: the last replies were drawn with another --run or other files; pass the same again"
         )
 
 
@@ -197,7 +196,9 @@ def _add_models(
     there = sorted({prompt for prompts in read.values() for prompt in prompts})
     if not there:
         names = ", ".join(sorted(unrated))
-        raise UserError(f"rate next: {names} answered no prompt of the plan; draw a new plan with all models")
+        raise UserError(
+            f"rate next: {names} have no reply to a prompt of the plan; make a new plan with all models"
+        )
     count = max(1, each // len(unrated))
     # One order of prompts for all raters: how many are taken is then a share of all.
     order = rng.sample(there, len(there))

@@ -107,10 +107,10 @@ def draw_plan(
 ) -> Drawn:
     """Draw who rates which replies; `each` counts the anchors and the repeat too."""
     if each < LEAST_EACH:
-        raise UserError(f"--each {each}: three of them are checks; ask for {LEAST_EACH} or more")
+        raise UserError(f"--each {each}: three replies measure only consistency; set at least {LEAST_EACH}")
     rng, pool = random.Random(seed), list(exchanges)
     if not pool:
-        raise UserError("nothing to rate: the files hold no reply")
+        raise UserError("nothing to rate: the files have no replies")
     columns, notes = columns_of_models(pool, each, rng)
     is_crossed = not notes
     models, size = len(columns), sum(map(len, columns))
@@ -119,8 +119,8 @@ def draw_plan(
     share = min(each - REPEATS - len(anchors), models * min(map(len, kept)))
     if share + REPEATS + len(anchors) < each:
         few = columns[[len(column) for column in columns].index(least)][0].model
-        why = f"{few!r} has {least} to choose from" if models > 1 else f"there are {least}"
-        notes.append(f"each person gets {share + REPEATS + len(anchors)} replies, not {each}: {why}")
+        why = f"{few!r} has only {least}" if models > 1 else f"there are only {least}"
+        notes.append(f"each rater gets {share + REPEATS + len(anchors)} replies, not {each}: {why}")
     keys = {id(item): secrets.token_hex(6) for item in pool}
     shares = [[keys[id(item)] for item in taken] for taken in _deal(kept, people, share)]
     shown = [keys[id(item)] for item in anchors]
@@ -148,7 +148,7 @@ def draw_plan(
     notes += named_models(taken, {item.model for item in pool})
     if size < len(pool):
         notes.append(
-            f"{len(pool) - size} of {len(pool)} replies are left out: not all models answered their prompts"
+            f"{len(pool) - size} of {len(pool)} replies are left out: some models have none to their prompts"
         )
     return Drawn(plan=plan, texts={key: blind_text(by_key[key]) for key in plan.items}, notes=tuple(notes))
 
@@ -182,7 +182,7 @@ def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -
     if shared >= min(each - REPEATS, len(pool)):
         return [list(column) for column in zip(*rows, strict=True)], []
     by_model = [[item for item in pool if item.model == model] for model in models]
-    note = "models answered too few of the same prompts: people see all models, and not on the same prompts"
+    note = "too few prompts have replies by all models: raters see all models, but on different prompts"
     return [rng.sample(column, len(column)) for column in by_model], [note] if len(models) > 1 else []
 
 
@@ -274,16 +274,14 @@ def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
     if not leaks:
         return []
     first = f"the first is {leaks[0].id!r}"
-    return [f"{len(leaks)} replies name a model in their own words, and raters will read it; {first}"]
+    return [f"{len(leaks)} replies mention a model's name, which raters will see; {first}"]
 
 
 def write_plan(drawn: Drawn, folder: Path) -> None:
     """Write a plan's folder; the plan last, so that its presence means that the folder is whole."""
     place = folder / PLAN_FILE
     if place.exists():
-        raise UserError(
-            f"{folder}: there is a plan already, and ratings may rest on it; name another with --out"
-        )
+        raise UserError(f"{folder}: has a plan already, which ratings may use; set another --out")
     replace_plan(drawn.plan, drawn.texts, folder)
 
 
@@ -301,7 +299,7 @@ def read_plan(folder: Path) -> RatingPlan:
     try:
         table = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{folder}: no plan here; `rate plan` makes one") from None
+        raise UserError(f"{folder}: no plan; `rate plan` makes one") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{place}: not a plan: {error}") from error
     if isinstance(table, dict) and table.get("format") != FORMAT:
@@ -319,5 +317,5 @@ def read_texts(folder: Path, plan: RatingPlan) -> dict[str, dict[str, Any]]:
     texts = {str(row.pop("key", "")): row for _, row in read_rows(path)}
     for key in plan.items:
         if not all(isinstance(texts.get(key, {}).get(name), str) for name in ("prompt", "response")):
-            raise UserError(f"{path}: no texts of the reply {key!r}; was the file edited?")
+            raise UserError(f"{path}: no text of the reply {key!r}; the file may have been edited")
     return texts

@@ -59,7 +59,7 @@ class RatingService:
         """Check an act and write it to the disk."""
         order = self.plan.raters[token].order
         if act.place >= len(order) or order[act.place] != act.key:
-            raise RequestRefused(400, "place: no such reply in this plan; load the page again", param="place")
+            raise RequestRefused(400, "place: no such reply in this plan; reload the page", param="place")
         if act.label not in (*LABELS, None):
             raise RequestRefused(400, f"label: one of {', '.join(LABELS)}", param="label")
         self.journal.record(token, act.key, act.n, Entry(place=act.place, label=act.label, reason=act.reason))

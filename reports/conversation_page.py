@@ -69,7 +69,7 @@ def conversation_page(
     return Page(
         kind="Conversations",
         title=listed(models) if len(models) <= 4 else f"{len(models)} models",
-        subtitle=f"{count}, each reply judged in its place",
+        subtitle=f"{count}, with the score of each reply",
         verdict=tuple(verdict),
         sections=(
             Section(
@@ -84,9 +84,9 @@ def conversation_page(
                 title="Turn by turn",
                 short="Turn by turn",
                 text=(
-                    "The curve is what the judge says of each reply, from Bad to Good, with all that was said"
-                    " before it. A diamond marks the best reply, a triangle the worst. The score as a whole"
-                    " may lie off the curve: it counts what no single reply shows, such as repetition.",
+                    "The curve is the judge's score of each reply, from Bad to Good, given the earlier turns."
+                    " A diamond marks the best reply, a triangle the worst. The score of the whole "
+                    "conversation can differ, because it includes features of the whole, such as repetition.",
                     *left_out,
                 ),
                 examples=tuple(_card(number, item) for number, item in enumerate(shown, start=1)),

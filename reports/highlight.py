@@ -11,21 +11,21 @@ from rich.text import Text
 from data.text import number, printable
 from judge.explanation import CLEAR, Explanation, Part
 
-STRONGEST = 0.5  # points of score that give the full colour; the same for all replies, so that they compare
+STRONGEST = 0.5  # points of score that give the full color; the same for all replies, so that they compare
 GREEN, RED = (46, 158, 91), (214, 69, 65)
 NOTE = (
-    "Beside each part: the score (1 to 3) less the score without it. Without a part a reply is also shorter,"
-    " which counts too: compare the parts with each other."
+    "Beside each part: the score (1 to 3) minus the score without it. Removing a part also shortens the "
+    "reply, which affects the score: compare the parts with each other."
 )
 CONVERSATION_NOTE = (
-    "Beside a reply: the score (1 to 3) less the score without it and the words it answers. Beside a count:"
-    f" the score less what it would be with the count of a usual conversation; those below {CLEAR} are left"
-    " out. Counts are of words and patterns: read the conversation before you believe one."
+    "Beside a reply: the score (1 to 3) minus the score without it and the turn before it. Beside a count: "
+    f"the score minus the score with the count of a usual conversation; those below {CLEAR} are left"
+    " out. Counts are of words and patterns: check them in the conversation."
 )
 DOUBTFUL = "?"
 DOUBT = (
-    f"{DOUBTFUL} means: a neutral sentence in its place does not move the score the same way, so this figure"
-    " says little about what the part says."
+    f"{DOUBTFUL} means: a neutral sentence in its place has a different effect, so the content of the "
+    "part may not be the cause."
 )
 
 
@@ -38,7 +38,7 @@ def print_explanations(explanations: Sequence[Explanation], console: Console) ->
         console.print(Text(printable(headline)), style="bold", overflow="fold")
         console.print(_table(explanation.parts))
         if explanation.counted:
-            console.print("What was counted of the whole conversation:", style="bold")
+            console.print("Counts over the whole conversation:", style="bold")
             console.print(_table([part for part in explanation.counted if abs(part.effect or 0.0) >= CLEAR]))
     if any(explanation.counted for explanation in explanations):
         console.print(CONVERSATION_NOTE, style="dim")

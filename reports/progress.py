@@ -85,7 +85,7 @@ def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, in
         if done > first and now - last >= STEP_EVERY:
             last = now
             left = duration((now - began) / (done - first) * (total - done))
-            line = f"{part}network {network}: {done:,} of {total:,} examples, about {left} to go"
+            line = f"{part}network {network}: {done:,} of {total:,} examples, about {left} left"
             print(line, file=sys.stderr, flush=True)
 
     yield on_split, on_step

@@ -61,7 +61,7 @@ def rated_models_page(compared: RatedComparison) -> Page:
         Section(
             title="Shares",
             tables=tuple(table_of(item.models, SHARE_COLUMNS, caption=_caption(item)) for item in groups),
-            notes=("Intervals count raters.",),
+            notes=("Intervals use raters as units.",),
         ),
         Section(
             title=f"Good against {base}: chi-square tests",
@@ -77,7 +77,7 @@ def rated_models_page(compared: RatedComparison) -> Page:
             tables=tuple(
                 table_of(item.models[1:], RATER_COLUMNS, caption=GROUPS[item.group]) for item in groups
             ),
-            notes=("detects: the smallest difference in points found with 80% power.",),
+            notes=("detects: the smallest difference in points that is detected with 80% power.",),
         ),
     ]
     if compared.emotions:

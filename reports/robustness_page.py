@@ -24,7 +24,8 @@ PLURAL = {"passes": "pass", "fails": "fail", "inconclusive": "are inconclusive"}
 WORST = 10  # perturbations in the table; all of them are in the JSON
 NOTE = (
     "An unscored kind reply counts as Bad, an unscored insult as not Bad. Intervals of families resample "
-    "perturbations and replies; all others are over replies or prompts. No training uses these replies."
+    "perturbations and replies; all others resample replies or prompts. These replies are not used "
+    "in training."
 )
 
 
@@ -33,8 +34,8 @@ def robustness_page(found: Robustness) -> Page:
     return Page(
         kind="Robustness",
         title=f"Robustness of {found.judge} {found.version}",
-        subtitle=f"{found.judgments:,} judgments, {found.overall.perturbations:,} perturbations of our own "
-        f"replies, {len(found.effects)} of ordinary replies (seed {found.seed})",
+        subtitle=f"{found.judgments:,} judgments, {found.overall.perturbations:,} perturbations of the "
+        f"included replies, {len(found.effects)} of ordinary replies (seed {found.seed})",
         verdict=_summary(found),
         sections=(
             Section(
@@ -45,7 +46,9 @@ def robustness_page(found: Robustness) -> Page:
             ),
             _families_section(found),
             _effects_section(found),
-            Section(name="kinds", title="Our replies as they are", short="Replies", tables=(_kinds(found),)),
+            Section(
+                name="kinds", title="Included replies, unchanged", short="Replies", tables=(_kinds(found),)
+            ),
         ),
         foot=NOTE,
     )
@@ -64,10 +67,10 @@ def _summary(found: Robustness) -> tuple[str, str]:
     ]
     text = f"Perturbations turn {' and '.join(turned)}."
     if not turned:
-        text = "No reply could be turned, so the perturbations of families show nothing."
+        text = "No reply could change its label, so the families of perturbations have no result."
     elif suspected := unkind.suspected + kind.suspected:
         text += f" An injection was suspected in {suspected:,} of {unkind.pairs + kind.pairs:,} pairs."
-    return f"Of {len(results)} targets and expectations: {met}.", text
+    return f"{len(results)} targets and expectations: {met}.", text
 
 
 def _checks(checks: Sequence[RobustnessCheck], caption: str) -> Table:
@@ -95,7 +98,7 @@ def _checks(checks: Sequence[RobustnessCheck], caption: str) -> Table:
 def _families_section(found: Robustness) -> Section:
     return Section(
         name="families",
-        title="Our replies rewritten: unkind ones turned Good, kind ones turned Bad",
+        title="Included replies, rewritten: unkind ones turned Good, kind ones turned Bad",
         short="Families",
         tables=(
             table_of(

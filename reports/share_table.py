@@ -207,9 +207,9 @@ def _warnings(scored: SummarizedRun, limit: int | None) -> list[str]:
         told = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(reasons.items()))
         lines.append(f"unscored: {told}")
     if counts["set_aside"]:
-        lines.append(f"set aside: {counts['set_aside']:,}; why is said in {scored.folder}/set_aside.jsonl")
+        lines.append(f"skipped rows: {counts['set_aside']:,}; reasons in {scored.folder}/set_aside.jsonl")
     if limit is not None and sum(counts[name] for name in ("judged", "unscored")) > limit:
-        lines.append(f"more than --limit {limit:,}: this run held the others already")
+        lines.append(f"more than --limit {limit:,}: this run had the others already")
     return lines
 
 
@@ -227,9 +227,7 @@ def _details(scored: SummarizedRun) -> list[str]:
     uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.calibration else ""
     took = f"{manifest['wall_seconds']:.1f} s"
     judged = (
-        f"{scored.asked:,} judged in {took}"
-        if scored.asked
-        else f"nothing left to judge (the run took {took})"
+        f"{scored.asked:,} judged in {took}" if scored.asked else f"already complete (the run took {took})"
     )
     printed = [*say_outside(summary.outside), summary.dimension_note]
     return [

@@ -30,8 +30,8 @@ def print_tuned(tuned: Row) -> None:
         [
             f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
             f"apart from those tuned on; labels are {', '.join(LABELS)}",
-            f"learnt from {replies['to learn from']:,} replies, chosen by {replies['to choose by']:,} others "
-            f"out of {tuned['candidates']:,} candidates",
+            f"trained on {replies['to learn from']:,} replies, selected on {replies['to choose by']:,} others"
+            f" from {tuned['candidates']:,} candidates",
             "agreement: weighted kappa, 0 is chance and 1 perfect",
             f"{tuned['calls']:,} calls, {tuned['cost']:.4f} USD{stopped}",
             f"program {tuned['program']}",

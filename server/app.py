@@ -38,7 +38,7 @@ REFUSALS: Final = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
-    421: "The request was meant for another host.",
+    421: "The request is for another host.",
     502: "The judge's own server failed.",
     503: "Too many exchanges are waiting; Retry-After is the number of seconds to wait.",
 }
@@ -164,7 +164,7 @@ class JudgmentService:
         """Check exchanges as a file's rows are checked."""
         most = self.limits.exchanges
         if len(rows) > most:
-            message = f"exchanges: {len(rows)}, and at most {most} are accepted per request"
+            message = f"exchanges: {len(rows)}; at most {most} are accepted per request"
             raise RequestRefused(400, message, param="exchanges")
         exchanges: list[Exchange] = []
         seen: set[str] = set()
@@ -183,14 +183,14 @@ class JudgmentService:
         turns = (turn.text for turn in exchange.dialogue)
         size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
         if size > self.limits.texts:
-            message = f"{place}: {size:,} characters in all, and at most {self.limits.texts:,} are accepted"
+            message = f"{place}: {size:,} characters in total; at most {self.limits.texts:,} are accepted"
             raise RequestRefused(400, message, param=place)
 
     async def run(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
         """Return the results of tasks, unless the queue is full or the client leaves."""
         wanted = sum(task.runs for task in tasks)
         if wanted > self.queue.most:
-            message = f"this takes {wanted} runs, and {self.queue.most} may wait at once; send fewer"
+            message = f"this needs {wanted} judgments, and at most {self.queue.most} may wait; send fewer"
             raise RequestRefused(400, message)
         try:
             job = self.queue.put(tasks)

@@ -118,7 +118,7 @@ def _read_tool(request: ChatRequest) -> AnswerFormat:
     wanted = choice.function.name if isinstance(choice, FunctionTool) else None
     named = [tool.function for tool in request.tools or () if wanted in (None, tool.function.name)]
     if len(named) != 1:
-        raise _unsupported("tools", "name in tool_choice the one function that the answer is to call")
+        raise _unsupported("tools", "set tool_choice to the function to call")
     return AnswerFormat(is_json=True, schema=named[0].parameters, tool=named[0].name)
 
 
@@ -202,7 +202,7 @@ def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> 
         elif name in _listed(schema.get("required")):
             kinds = "labels (an enum), booleans, numbers, texts and probabilities by label"
             raise _unsupported(
-                "response_format", f"{name[:40]!r} cannot be filled in; the judge gives {kinds}"
+                "response_format", f"{name[:40]!r} is not supported; the judge returns {kinds}"
             )
     return filled
 

@@ -113,13 +113,13 @@ def _find_problem(question: DecisionQuestion, served: ServedJudge) -> str | None
         return None
     if question.name == IS_GOOD or question.name in served.judge.component_names:
         return None
-    answers = f"it answers a score or a choice over {names}, and the predicate {IS_GOOD!r}"
+    answers = f"it supports a score or a choice over {names}, and the predicate {IS_GOOD!r}"
     if question.name in served.judge.rubric.components:
-        return f"the judge {served.judge.name!r} gives no components of empathy; {answers}"
+        return f"the judge {served.judge.name!r} does not score components of empathy; {answers}"
     known = ", ".join([IS_GOOD, *served.judge.rubric.components])
     return (
-        f"the predicate {question.name!r} is unknown, and instructions are not read; "
-        f"a predicate may be named {known}; {answers}"
+        f"the predicate {question.name!r} is unknown, and instructions are ignored; known predicates: "
+        f"{known}; {answers}"
     )
 
 
@@ -151,7 +151,10 @@ def _answer(question: DecisionQuestion, judgment: Judgment, served: ServedJudge)
     if isinstance(question, PredicateQuestion):
         components = {**(judgment.components or {}), IS_GOOD: judgment.probabilities[LABELS[-1]]}
         if question.name not in components:
-            return {**refusal, "reason": f"the judge {served.judge.name!r} gave no value of this component"}
+            return {
+                **refusal,
+                "reason": f"the judge {served.judge.name!r} returned no value of this component",
+            }
         return {**row, "probability": components[question.name]}
     options, labels = zip(*_read_options(question), strict=True)
     probabilities = [judgment.probabilities[label] for label in labels]

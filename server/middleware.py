@@ -106,7 +106,7 @@ class RequestChecks:
         headers = dict(scope["headers"])
         if self._hosts is not None and host_of(headers.get(b"host", b"")) not in self._hosts:
             # DNS rebinding: a page on another host sends that host's name.
-            raise RequestRefused(421, "this server answers to its own address only; see --host")
+            raise RequestRefused(421, "this server accepts requests for its own address only; see --host")
         if self._key and scope["path"] not in OPEN:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._key):

@@ -108,7 +108,7 @@ async def read_object(request: Request, *, most: int) -> dict[str, Any]:
     except ClientDisconnect:
         raise RequestRefused(499, "the client left") from None
     if size > most:
-        raise RequestRefused(413, f"the body is larger than {most:,} bytes; send fewer exchanges a request")
+        raise RequestRefused(413, f"the body is larger than {most:,} bytes; send fewer exchanges per request")
     return parse_object(b"".join(parts))
 
 
@@ -131,7 +131,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise RequestRefused(400, f"not JSON that can be read: {why}") from None
     if not isinstance(content, dict):
-        raise RequestRefused(400, f"a JSON object was expected, not {type(content).__name__}")
+        raise RequestRefused(400, f"expected a JSON object, not {type(content).__name__}")
     _check_depth(content)
     return content
 

@@ -71,7 +71,7 @@ class ServedJudge:
                     self._calibration = find_calibration(self.judge, self._wanted, today=day)
                 except StaleCalibration as error:
                     self._calibration = CalibrationChoice(
-                        calibration=None, note=f"no calibration applies: {error}"
+                        calibration=None, note=f"the calibration was not applied: {error}"
                     )
             return self._calibration
 
@@ -117,7 +117,7 @@ def _read_judgment(row: Row, place: str) -> Judgment:
     except UserError as error:
         raise BadJudgment(f"{place}: {error}") from None
     if not re.fullmatch("[0-9a-f]{1,64}", judgment.prompt_digest):
-        raise BadJudgment(f"{place}: prompt_digest: send the one that came with the judgment")
+        raise BadJudgment(f"{place}: prompt_digest: send the one of the judgment")
     if judgment.probabilities is not None and set(judgment.probabilities) != set(LABELS):
-        raise BadJudgment(f"{place}: probabilities: one of each is needed for {', '.join(LABELS)}")
+        raise BadJudgment(f"{place}: probabilities: expected one for each of {', '.join(LABELS)}")
     return judgment

@@ -67,7 +67,7 @@ def _answer(
             raise UserError("a request is an object with id, route and body")
         identity = request.get("id")
         if request.get("route") not in routes:
-            raise UserError(f"route: one of {', '.join(routes)} expected")
+            raise UserError(f"route: expected one of {', '.join(routes)}")
         send({"id": identity, "body": routes[request["route"]](request["body"])})
     except UserError as error:
         send({"id": identity, "error": str(error)})
@@ -92,12 +92,12 @@ def _score(served: ServedJudge, judging: ThreadPoolExecutor, body: Body) -> Body
 def _shares(served: ServedJudge, body: Body) -> Body:
     seed = body.get("seed", 0)
     if not isinstance(seed, int) or seed < 0:
-        raise UserError("seed: a whole number from 0 on is needed")
+        raise UserError("seed: expected an integer of 0 or more")
     return served.of_unit(body.get("unit")).shares(_rows(body, "judgments"), seed=seed)
 
 
 def _rows(body: Body, name: str) -> list[Row]:
     rows = body.get(name)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UserError(f"{name}: a list of objects is needed")
+        raise UserError(f"{name}: expected a list of objects")
     return rows

@@ -193,7 +193,7 @@ def export(
         run = partial(pruned.predict, others[:CALIBRATION_REPLIES], batch_size=1)
         names = write_decoder(pruned.networks[0], pruned.tokenizer, folder, run)
     else:
-        raise UserError("networks: a decoder is exported as one network; name one")
+        raise UserError("networks: a decoder is exported as one network; set networks = 1")
     quantized = _predict_exported(folder, names, card, chosen)
     # Quantization shifts the level, which a bias restores.
     shift_exported(folder / MODEL, match_shares(np.log(quantized + 1e-6), exact.mean(axis=0)))

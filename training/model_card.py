@@ -41,7 +41,7 @@ def state_caveat(evidence: Row) -> str:
         100 * levels[name]["value"] for name in ("mean_share_error", "worst_share_error", "guess_error")
     )
     return (
-        f"On a model it has not met, this judge's Good share was off by {mean:.1f} points on average and "
+        f"On unseen models, the error of this judge's Good share was {mean:.1f} points on average and "
         f"{worst:.1f} at worst ({len(levels['models'])} models left out; guessing: {guess:.1f} on average)."
     )
 

@@ -116,7 +116,7 @@ def read_training_data(
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
     if names and sets is None:
         raise UserError(
-            f"--sets: the recipe uses {', '.join(names)}; name the folder that holds them, or use a recipe "
+            f"--sets: the recipe uses {', '.join(names)}; set the folder that has them, or use a recipe "
             "without [sets]"
         )
     if sets and not names:

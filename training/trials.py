@@ -238,11 +238,9 @@ def check_plan(folder: Path, plan: Mapping[str, Any], *, kind: str) -> None:
         return write_object(path, plan)
     existing = read_object(path)
     if set(existing) != set(plan):
-        raise UserError(f"{folder}: contains something other than a {kind}; give another --out")
+        raise UserError(f"{folder}: contains something other than a {kind}; set another --out")
     if differing := [key for key, value in plan.items() if existing[key] != value]:
-        raise UserError(
-            f"{folder}: contains a {kind} with another {', '.join(differing)}; give another --out"
-        )
+        raise UserError(f"{folder}: contains a {kind} with another {', '.join(differing)}; set another --out")
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:

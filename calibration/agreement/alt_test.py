@@ -54,8 +54,8 @@ def alternative_test(
     kept = [row for row, (items, *_) in enumerate(compared) if len(items) >= MIN_INSTANCES]
     if len(kept) < MIN_RATERS:
         reason = (
-            f"{len(kept)} people rated {MIN_INSTANCES} responses or more that others rated too,"
-            f" and {MIN_RATERS} are needed"
+            f"{len(kept)} raters share {MIN_INSTANCES} or more rated replies with others; {MIN_RATERS} are "
+            "needed"
         )
         return AlternativeTest(
             is_passed=None,

@@ -74,12 +74,10 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
         "shared": shared,
     }
     if shared < MIN_SHARED:
-        few = (
-            f"only {shared} responses have two ratings or more" if shared else "every response has one rating"
-        )
+        few = f"only {shared} replies have two or more ratings" if shared else "every reply has one rating"
         return Ceiling(
             **sizes,
-            not_identifiable=f"not identifiable: {few}, so noise of raters and of the judge look the same",
+            not_identifiable=f"not identifiable: {few}, so rater noise and judge noise cannot be separated",
         )
     grid = RatingGrid.of(paired.take(ratings[codes] > 1))
     count = int(grid.clusters.max()) + 1

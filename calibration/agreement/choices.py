@@ -89,8 +89,8 @@ def compare_chosen(choices: Sequence[Choice]) -> tuple[ChosenModels, ...]:
     """Every two models that were chosen between, the one that was chosen more often first."""
     if nameless := sum(not all(item.models) for item in choices):
         raise UserError(
-            f"{nameless:,} choices name no models; give columns `model_a` and `model_b`, or the replies with"
-            " --exchanges"
+            f"{nameless:,} choices name no models; add the columns `model_a` and `model_b`, or pass the "
+            "replies with --exchanges"
         )
     by_pair: dict[tuple[str, str], list[Choice]] = {}
     for item in choices:

@@ -141,7 +141,7 @@ TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
     "alpha_ordinal": lambda tables: ordinal_alpha(tables + tables.transpose(0, 2, 1)),
 }
 CHANCE_CORRECTED: Final = {"qwk", "qwk_matched", "alpha_ordinal"}
-FEW_MINORITY: Final = "fewer than ten human labels, or labels of the judge, differ from the most common one"
+FEW_MINORITY: Final = "fewer than ten labels, human or by the judge, differ from the most common one"
 # Why a metric is undefined, where it is.
 REASONS: Final[dict[str, str]] = {
     **dict.fromkeys(sorted(CHANCE_CORRECTED), FEW_MINORITY),

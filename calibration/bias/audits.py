@@ -63,16 +63,14 @@ def ask(
         feature=np.log2(np.maximum(counts, 1.0)),
         strata=models,
         kept=counts > 0,
-        note="" if counts.any() else "no texts, so no lengths",
+        note="" if counts.any() else "no texts to measure lengths",
     )
     author = Question(
         audit="author",
         feature=is_human.astype(float),
         strata=everywhere,
         kept=every_row,
-        note="needs models that are people and models that are not"
-        if is_human.all() or not is_human.any()
-        else "",
+        note="needs human replies and replies by models" if is_human.all() or not is_human.any() else "",
     )
     valence = Question(
         audit="valence",
@@ -101,16 +99,16 @@ THRESHOLD: Final = 0.05
 FOUND: Final = "found"
 NONE_FOUND: Final = "none found"
 COULD_NOT: Final = "could not have been found"
-TOO_FEW: Final = "the ratings of too few people or prompts tell of it"
+TOO_FEW: Final = "too few raters or prompts"
 Outcome = Literal["found", "none found", "could not have been found"]
 Size = Literal["matters", "small", "unclear"]
 AUDITS: Final = {
-    "level": "the judge's scores above people's ratings, on the whole",
-    "length": "the error's rise for each doubling of the number of words, within models",
-    "author": "the error for texts by people less that for texts by language models",
-    "valence": "the error under positive emotions less that under negative ones, within models",
-    "model": "the error for one model less that for all others",
-    "emotion": "the error under one emotion less that under all others, within models",
+    "level": "the judge's score minus the human rating",
+    "length": "the increase of the error per doubling of the number of words, within models",
+    "author": "the error on human replies minus that on replies by models",
+    "valence": "the error under positive emotions minus that under negative ones, within models",
+    "model": "the error on one model minus that on all others",
+    "emotion": "the error under one emotion minus that under all others, within models",
 }
 
 

@@ -136,7 +136,7 @@ class ComparedRuns:
     def exit_code_of(self, pair: Difference) -> int:
         """Return the exit code of one pair."""
         if not self.has_baseline and len(self.pairs) != 1:
-            raise UserError("more than two models; name the one to compare with: --baseline")
+            raise UserError("more than two models; set the one to compare with: --baseline")
         is_turned = not self.has_baseline and pair.one != self.first
         if (pair.other if is_turned else pair.one) in self.unresponsive:
             return UNRESPONSIVE_CODE
@@ -156,13 +156,13 @@ def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedC
     """Compare runs if folders are given, else the models of one file of ratings or choices."""
     folders = [path for path in request.paths if path.is_dir()]
     if folders and len(folders) < len(request.paths):
-        raise UserError("compare: give runs, or one file of ratings; --ratings adds ratings to runs")
+        raise UserError("compare: pass runs or one file of ratings; --ratings adds ratings to runs")
     if folders:
         return compare_runs(request, today=today)
     if len(request.paths) != 1:
-        raise UserError("compare: one file of ratings at a time; runs are folders")
+        raise UserError("compare: pass one file of ratings at a time")
     if request.ratings or request.calibration:
-        raise UserError("compare: --ratings and --calibration are for runs; a file of ratings needs neither")
+        raise UserError("compare: --ratings and --calibration apply to runs, not to a file of ratings")
     if are_choices(request.paths[0], request.reading.columns if request.reading else None):
         return _compare_choices(request)
     sheet = read_people(request.paths[0], request.reading, exchanges=request.exchanges)
@@ -256,7 +256,7 @@ def _few_raters(models: Iterable[JudgedModel]) -> str | None:
     )
     raters = max((len(np.unique(item.rated.cluster)) for item in few), default=0)
     shares = describe_few_raters(raters, {item.name: float(item.rated.crowd[-1]) for item in few})
-    return shares and f"{shares} The figures here rest on the judge."
+    return shares and f"{shares} The figures below are by the judge."
 
 
 def _choose(
@@ -271,7 +271,7 @@ def _choose(
     models = {name: model for name, model in everyone.items() if name in wanted}
     if len(models) + len(request.baselines) - len(judged) < 2:
         raise UserError(
-            f"one model only, {', '.join(models)!r}; give another run or file too, or --baseline study:human"
+            f"one model only, {', '.join(models)!r}; pass another run or file, or --baseline study:human"
         )
     baselines: list[JudgedModel | PublishedModel] = [
         published(name) if is_published(name) else everyone[name] for name in dict.fromkeys(request.baselines)

@@ -69,7 +69,7 @@ from data.records import LABELS
 from data.text import listed
 
 VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
-TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
+TOO_FEW_PROMPTS: Final = "too few prompts to estimate how much they differ"
 KNOWN_RATERS: Final = 10  # as many raters show their own design effect
 TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
 MOST: Final = 10  # prompts kept of a pair
@@ -248,7 +248,9 @@ class PromptWins:
 
 
 Unit = Literal["ratings", "prompts"]
-NOT_PEOPLE: Final = "the judge's own share is not a crowd's; a calibration or ratings would make it one"
+NOT_PEOPLE: Final = (
+    "the judge's own share is not an estimate of human ratings; use a calibration or --ratings"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

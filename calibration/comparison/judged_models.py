@@ -254,12 +254,12 @@ def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None)
         one, other = list(judges.values())[:2]
         names = (f"{item.judged.name} {item.judged.version}".strip() for item in (one, other))
         raise UserError(
-            f"{one.folder} and {other.folder}: judged by {' and by '.join(names)}, whose"
-            " shares do not compare; score both with one judge"
+            f"{one.folder} and {other.folder}: scored by {' and by '.join(names)}, whose shares are not "
+            "comparable; score both with one judge"
         )
     if len({item.folder.resolve() for item in runs}) < len(runs):
         twice = Counter(str(item.folder) for item in runs).most_common(1)[0][0]
-        raise UserError(f"{twice}: given twice; name each run once")
+        raise UserError(f"{twice}: passed twice; pass each run once")
     return runs
 
 
@@ -286,10 +286,10 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
             if model == UNNAMED_MODEL:
                 name = run.label
             if name in models:
-                raise UserError(f"{run.folder}: another run's folder has this name too, and {model!r} in it")
+                raise UserError(f"{run.folder}: two run folders have this name and the model {model!r}")
             models[name] = replace(_judged_model(name, model, judgments, by_id), fit=run.fits.get(model))
     if ratings and not any(len(item.rated.item) for item in models.values()):
-        raise UserError("--ratings: none belongs to a scored response; its ids must be those of the runs")
+        raise UserError("--ratings: no rating matches a scored reply; use the ids of the runs")
     return models
 
 
@@ -345,7 +345,7 @@ def find_corrector(
         return take_named(wanted, judge, today=today)
     digests = {run.calibration for run in runs}
     if digests == {None}:
-        return CalibrationChoice(calibration=None, note="the runs were scored without a calibration")
+        return CalibrationChoice(calibration=None, note="the runs have no calibration")
     shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
     for path in (*(run.folder / CALIBRATION_FILE for run in runs), *shipped):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:
@@ -353,5 +353,5 @@ def find_corrector(
     digest = next(filter(None, digests))
     return CalibrationChoice(
         calibration=None,
-        note=f"the runs were scored with the calibration {digest[:12]}, which is not at hand: --calibration",
+        note=f"the runs' calibration {digest[:12]} was not found; pass it with --calibration",
     )

@@ -245,7 +245,7 @@ def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[s
     rated = np.unique(ratings.model).tolist()
     for name in (baseline, *models):
         if name not in rated:
-            raise UserError(f"no ratings of the model {name!r}; rated are {', '.join(rated) or 'none'}")
+            raise UserError(f"no ratings of the model {name!r}; rated models: {', '.join(rated) or 'none'}")
     by_model = {name: ratings.take(ratings.model == name) for name in rated}
     chosen = list(dict.fromkeys(models)) or sorted(rated, key=lambda name: -by_model[name].is_good.mean())
     names = (baseline, *(name for name in chosen if name != baseline))
@@ -358,11 +358,11 @@ def compare_sheet(
     ratings = rating_columns(sheet, path)
     rated = np.unique(ratings.model).tolist()
     if len(baselines) > 1 or any(is_published(name) for name in baselines):
-        raise UserError("--baseline: ratings are compared with one of their own models; name one")
+        raise UserError("--baseline: must be one of the rated models")
     baseline = baselines[0] if baselines else "human"
     if baseline not in rated:
         raise UserError(
-            f"no ratings of {baseline!r}; name the model to compare with: --baseline {' or '.join(rated[:6])}"
+            f"no ratings of {baseline!r}; set the model to compare with: --baseline {' or '.join(rated[:6])}"
         )
     comparison = compare_ratings(ratings, baseline=baseline, models=models)
     if len(comparison.models) < 2:
@@ -389,7 +389,7 @@ def read_people(
     replies = Replies(judgments, texts.values()) if judgments or texts else None
     sheet = read_sheet(path, reading, replies=replies)
     if not sheet.ratings:
-        raise UserError(f"{path}: no ratings of empathy in it")
+        raise UserError(f"{path}: no ratings of empathy")
     notes = [line for source in sources for line in source.said()]
     notes += [*sheet.notes, *say_set_aside(bad)]
     people = [_with_facts(item, texts.get(item.id)) for item in sheet.ratings]
@@ -415,8 +415,8 @@ def rating_columns(sheet: RatingSheet, path: Path) -> RatingColumns:
     for item in rows:
         if not item.extra.get("model"):
             raise UserError(
-                f"{path.name}: the rating of {item.id!r} names no model; give a column `model` or `system`,"
-                " or the rated responses with --exchanges"
+                f"{path.name}: the rating of {item.id!r} names no model; add a column `model` or `system`, "
+                "or pass the rated replies with --exchanges"
             )
         if item.rating not in (1, 2, 3):
             raise UserError(

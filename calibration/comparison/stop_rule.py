@@ -177,12 +177,12 @@ class Standing:
         if self.better:
             return f"settled: {self.better} is better"
         if self.verdict == "similar":
-            return f"settled: similar within {100 * self.margin:g}"
+            return f"settled: similar within {100 * self.margin:g} points"
         if self.more is not None:
-            return f"about {self.more} more"
+            return f"about {self.more} more ratings by these raters are needed"
         if self.people is not None:
-            return f"about {self.people} more people"
-        return "too few to say how many more"
+            return f"about {self.people} more raters are needed"
+        return "too few ratings to estimate how many more are needed"
 
 
 def standing(

@@ -76,7 +76,7 @@ def update(watch: Watch, differences: ArrayLike, baseline: ArrayLike = 1.0) -> W
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise ValueError("one difference a prompt; leave out what is unscored on either side")
+        raise ValueError("one difference per prompt; leave out prompts that are unscored on either side")
     shared = np.broadcast_to(np.asarray(baseline, dtype=float), values.shape)
     sums = (len(values), float(values.sum()), float((values**2).sum()), float(shared.sum()))
     return (*watch, sums)

@@ -154,7 +154,7 @@ def emotion_changes(
 def _mean(values: ArrayLike) -> Contrast:
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or not np.isfinite(array).all():
-        raise ValueError("one difference a prompt or anchor; leave out what is unscored on either side")
+        raise ValueError("one difference per prompt or anchor; leave out those unscored on either side")
     count = len(array)
     error = math.sqrt(float(array.var(ddof=1)) / count) if count > 1 else math.nan
     return Contrast(effect=float(array.mean()) if count else math.nan, error=error, freedom=count - 1.0)
@@ -206,20 +206,20 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
     if verdict == "not separable":
         missing = "two anchors" if judge.interval is None else "two prompts"
         return (
-            f"The mean changed by {_points(total)}; at least {missing} judged on both nights are needed to "
+            f"The mean changed by {_points(total)}; at least {missing} scored on both nights are needed to "
             "separate the judge's part from the model's."
         )
     opening = {
-        "both": "Both moved",
-        "neither shown": "No change is shown",
-        "the judge moved": "The judge moved, the model is not shown to have",
-        "the model moved": "The model moved, the judge is not shown to have",
+        "both": "The judge and the model changed",
+        "neither shown": "No significant change",
+        "the judge moved": "The judge changed; no significant change of the model",
+        "the model moved": "The model changed; no significant change of the judge",
     }[verdict]
-    sentence = f"{opening}: of {_points(total)}, the judge's part is {_points(judge)} by the anchors"
-    sentence += f", and the model's {_points(model)}."
+    sentence = f"{opening}: change {_points(total)} = judge {_points(judge)} (on the anchors)"
+    sentence += f" + model {_points(model)}."
     if verdict in ("both", "the judge moved") and is_beyond(slope.interval, 0.0):
         side = "better" if slope.value > 0 else "worse"
-        sentence += f" The split is rough: the judge moved further up the {side} it found a response."
+        sentence += f" The split is approximate: the judge's scores rose more for {side} replies."
     return sentence
 
 

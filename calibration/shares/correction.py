@@ -65,8 +65,9 @@ class ModelCorrection:
             return None
         side = "above" if self.disagreement > 0 else "below"
         return (
-            f"{self.model}: its ratings lie {abs(self.disagreement):.1f} standard errors {side} what the "
-            "judge's line says; the judge may misjudge this model, or its raters differ from the others"
+            f"{self.model}: its ratings are {abs(self.disagreement):.1f} standard errors {side} the "
+            "calibration line; the judge may be biased on this model, or its raters may differ from the "
+            "others"
         )
 
 

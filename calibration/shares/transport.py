@@ -83,9 +83,9 @@ class CalibratedModels:
     def __post_init__(self) -> None:
         columns = (self.judge, self.crowd, self.noise)
         if {len(column) for column in columns} != {len(self.models)}:
-            raise ValueError("calibrated models: columns of one length")
+            raise ValueError("calibrated models: columns must have the same length")
         if not np.isfinite(columns).all() or min(self.noise, default=0) < 0:
-            raise ValueError("calibrated models: means are numbers, and variances not below 0")
+            raise ValueError("calibrated models: means must be finite, and variances at least 0")
 
     @cached_property
     def range(self) -> tuple[float, float]:

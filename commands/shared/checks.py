@@ -53,7 +53,7 @@ def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     yield from check_packages()
     for name in SHIPPED:
         yield from check_judge(name, today=today)
-    yield Check("licence of these judges", "ok", WEIGHTS_LICENCE)
+    yield Check("license of these judges", "ok", WEIGHTS_LICENCE)
     yield check_sample()
     yield from check_folder(folder)
 
@@ -90,7 +90,7 @@ def check_packages() -> Iterator[Check]:
                 missing.append(item.name)
                 continue
             if not item.specifier.contains(installed, prereleases=True):
-                unfit.append(f"{item.name} {installed} does not fit {item.specifier}")
+                unfit.append(f"{item.name} {installed} does not match {item.specifier}")
         if extra and missing and not unfit:
             says = f"optional, not installed: {', '.join(missing)}"
             yield Check(name, "ok", says, install_hint(extra))
@@ -98,7 +98,7 @@ def check_packages() -> Iterator[Check]:
             says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
             yield Check(name, "warn" if extra else "fail", says, install_hint(extra))
         else:
-            yield Check(name, "ok", f"all {len(wanted)} packages fit")
+            yield Check(name, "ok", f"all {len(wanted)} packages match")
 
 
 def check_judge(name: str, *, today: date) -> Iterator[Check]:
@@ -112,14 +112,14 @@ def check_judge(name: str, *, today: date) -> Iterator[Check]:
         way_out = way_out if (ROOT / ".git").exists() else "install empathy-judge again"
         yield Check(f"judge {name}", "fail", str(error), way_out)
         return
-    yield Check(f"judge {name}", "ok", f"weights are those on the card, {judge.version}")
+    yield Check(f"judge {name}", "ok", f"weights match the card, {judge.version}")
     correction = find_calibration(judge, None, today=today)
     fitted, label = correction.calibration, f"calibration of {name}"
     if fitted is not None and fitted.expires - today >= SOON:
         yield Check(label, "ok", f"{fitted.digest[:12]} fits until {fitted.expires}")
     else:
         says = correction.note if fitted is None else f"expires soon, {fitted.expires}"
-        yield Check(label, "warn", says, "make it anew: empathy-judge calibrate")
+        yield Check(label, "warn", says, "run empathy-judge calibrate again")
 
 
 def check_sample() -> Check:
@@ -135,11 +135,11 @@ def check_sample() -> Check:
         return Check(name, "fail", f"{type(error).__name__}: {error}", "install again")
     shown = " ".join(f"{value:.3f}" for value in chances)
     if judge.version not in KNOWN:
-        return Check(name, "warn", f"{shown}; none is known for {judge.version}")
+        return Check(name, "warn", f"{shown}; no expected value is known for {judge.version}")
     off = max(abs(one - other) for one, other in zip(chances, KNOWN[judge.version], strict=True))
     if off <= CLOSE:
-        return Check(name, "ok", f"{shown}, as it should be")
-    way_out = "another onnxruntime or processor rounds differently; score no run partly here and partly there"
+        return Check(name, "ok", f"{shown}, as expected")
+    way_out = "another onnxruntime or processor rounds differently; do not split a run between machines"
     return Check(name, "warn" if off <= ODD else "fail", f"{shown}, off by {off:.4f}", way_out)
 
 
@@ -148,7 +148,7 @@ def check_folder(folder: Path) -> Iterator[Check]:
     place = next(item for item in (folder.absolute(), *folder.absolute().parents) if item.is_dir())
     free = shutil.disk_usage(place).free
     status: Status = "ok" if free >= GIGABYTE else "warn" if free >= LITTLE else "fail"
-    way_out = "" if status == "ok" else "free some space, or name another --out"
+    way_out = "" if status == "ok" else "free some space, or set another --out"
     yield Check("disk for runs", status, f"{free / GIGABYTE:.1f} GB free", way_out)
     try:
         with tempfile.TemporaryFile(dir=place):
@@ -178,7 +178,7 @@ def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
         print(json.dumps({"checks": to_plain(done), "failed": failed}, indent=2))
     else:
         warned = sum(check.status == "warn" for check in done)
-        console.print(f"{len(done)} checks: {failed} failed, {warned} to look at", style="bold")
+        console.print(f"{len(done)} checks: {failed} failed, {warned} warnings", style="bold")
     return 5 if failed else 0
 
 
@@ -220,7 +220,7 @@ def check_endpoint(endpoint: Endpoint) -> Check:
     finally:
         client.close()
     if answer.is_unreachable or not answer.status:
-        return Check(name, "fail", answer.problem, "is the server running, and the address right?")
+        return Check(name, "fail", answer.problem, "check that the server runs at this address")
     if answer.status in (401, 403):
         way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
         return Check(name, "fail", answer.problem, way_out)
@@ -234,7 +234,7 @@ def check_history(place: str) -> Check:
     url = read_url(place)
     name = f"history {show_url(url)}"
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
-        return Check(name, "ok", "not there yet; the first night makes it")
+        return Check(name, "ok", "does not exist yet; the first night creates it")
     try:
         with database_errors(url), make_engine(url).connect() as connection:
             connection.exec_driver_sql("SELECT 1")

@@ -31,14 +31,14 @@ def model_options(rows: str, *more: Decorator, settings: str = "temperature") ->
     """The options that say which model is asked; `rows` bear its name, and `more` stand below that one."""
     options: list[Decorator] = [
         click.option(
-            "--model-config", type=FILE, help=f"A TOML file: model, base_url, key_env, {settings} ..."
+            "--model-config", type=FILE, help=f"TOML file with model, base_url, key_env, {settings} ..."
         ),
-        click.option("--model", help="The model to ask, as its server calls it."),
+        click.option("--model", help="Name of the model on its server."),
         click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
         click.option(
-            "--key-env", metavar="NAME", help="The variable that holds the key; never the key itself."
+            "--key-env", metavar="NAME", help="Environment variable with the API key (not the key itself)."
         ),
-        click.option("--name", help=f"What the {rows} call the model.  [default: the model]"),
+        click.option("--name", help=f"Name of the model in the {rows}.  [default: --model]"),
         *more,
         click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]"),
         click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]"),
@@ -67,16 +67,14 @@ def column_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, reply_columns=Columns(prompt_column, response_column, model_column), **rest)
 
     options: list[Decorator] = [
-        click.option(
-            "--prompt-column", metavar="NAME", help="The column with what the person said.  [default: found]"
-        ),
+        click.option("--prompt-column", metavar="NAME", help="Column of the prompt.  [default: detected]"),
         click.option(
             "--response-column",
             metavar="NAME",
             multiple=True,
-            help="The column with the reply; once for each model where each has a column.  [default: found]",
+            help="Column of the reply; repeat it if each model has its own column.  [default: detected]",
         ),
-        click.option("--model-column", metavar="NAME", help="The column with the model's name."),
+        click.option("--model-column", metavar="NAME", help="Column of the model's name."),
     ]
     made: Callable[..., None] = gathered
     return reduce(lambda made, option: option(made), reversed(options), made)
@@ -97,8 +95,7 @@ def device_option(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(["auto", "cpu", "cuda"]),
         callback=choose,
         expose_value=False,
-        help="Device of classifiers; cuda needs torch and onnx.  "
-        "[default: auto, a GPU where it is faster for the number of replies]",
+        help="Device of classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
     )
     return option(command)
 
@@ -131,7 +128,7 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
         yield instead
     except KeyboardInterrupt as interrupt:
         again = command_line(click.get_current_context(), **instead)
-        raise Interrupted(f"interrupted; {kept}. To go on:\n  {again}") from interrupt
+        raise Interrupted(f"interrupted; {kept}. To resume:\n  {again}") from interrupt
 
 
 @contextmanager

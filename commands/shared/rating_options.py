@@ -37,13 +37,13 @@ def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--scale",
             metavar="LOW-HIGH|LEVELS",
-            help="The ratings' levels, worst first: 1-5, or poor,fair,good."
-            "  [default: Bad,Okay,Good, thumbs or stars, whichever they are]",
+            help="Levels of the ratings, worst first: 1-5, or poor,fair,good."
+            "  [default: Bad,Okay,Good, thumbs or stars, detected]",
         ),
         click.option(
             "--cut",
             metavar="OKAY,GOOD",
-            help="On another scale than the judge's: the lowest level that is Okay, and that is Good."
+            help="For --scale: the lowest level that counts as Okay, and the lowest that counts as Good."
             "  [default: thirds of the scale]",
         ),
         click.option(
@@ -51,16 +51,16 @@ def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
             "columns",
             metavar="FIELD=NAME",
             multiple=True,
-            help="Which column of the ratings is id, rater, rating, model, prompt, response ...;"
-            " may be repeated.  [default: by its name]",
+            help="Column of the ratings that is the id, rater, rating, model, prompt, response ...;"
+            " may be repeated.  [default: detected]",
         ),
         click.option(
             "--ai-raters",
             metavar="NAMES|all",
-            help="Raters who are AIs, separated by commas."
-            "  [default: those that the column rater_kind or their name tells]",
+            help="Raters that are AIs, separated by commas."
+            "  [default: detected by the column rater_kind or by name]",
         ),
-        click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on."),
+        click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read."),
     ]
     made: Callable[..., None] = gathered
     return reduce(lambda made, option: option(made), reversed(options), made)

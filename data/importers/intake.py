@@ -80,7 +80,7 @@ class Intake:
         if first == place:
             return
         if known.content_digest != exchange.content_digest or _is_same_file(first, place):
-            self.set_aside(place, f"id: {exchange.id!r} stands at {first} already")
+            self.set_aside(place, f"id: {exchange.id!r} is already at {first}")
             return
         self._exchanges[exchange.id] = (replace(known, extra={**exchange.extra, **known.extra}), first)
 
@@ -90,7 +90,7 @@ class Intake:
         known, first = self._ratings.setdefault(key, (rating, place))
         if first != place and (known.rating != rating.rating or _is_same_file(first, place)):
             problem = (
-                f"rating: {rating.rater!r} rated {rating.id!r} on {rating.dimension!r} at {first} already"
+                f"rating: {rating.rater!r} rated {rating.id!r} on {rating.dimension!r} already at {first}"
             )
             self.set_aside(place, problem)
 
@@ -112,7 +112,7 @@ class Intake:
         """All that was taken in; a dataset that gave nothing at all is the wrong dataset."""
         if not self._exchanges and not self._ratings:
             first = f"; first problem: {': '.join(self._set_aside[0])}" if self._set_aside else ""
-            raise UserError(f"{self._path}: nothing could be imported{first}")
+            raise UserError(f"{self._path}: no row could be imported{first}")
         return Imported(
             exchanges=tuple(exchange for exchange, _ in self._exchanges.values()),
             ratings=tuple(rating for rating, _ in self._ratings.values()),

@@ -118,7 +118,7 @@ def exchange_of(
     spoken = [Turn(speaker=who, text="\n".join(turn.text for turn in run)) for who, run in runs]
     last = max((i for i, turn in enumerate(spoken) if turn.speaker == LISTENER), default=0)
     if last == 0:
-        raise BadCell("conversation: no listener's turn that follows a speaker's")
+        raise BadCell("conversation: no listener's turn after a speaker's")
     kept = dict(extra)
     if after := spoken[last + 1 :]:
         kept["after"] = [asdict(turn) for turn in after]
@@ -152,7 +152,7 @@ def import_judging_empathy(path: Path) -> Imported:
             rated |= dict.fromkeys(_take_corpus_ratings(intake, table, name))
         for identity in rated:
             if not intake.has_exchange(identity):
-                intake.set_aside(identity, "no text: its ratings are kept without an exchange")
+                intake.set_aside(identity, "no text: its ratings are saved without an exchange")
     return intake.finish()
 
 
@@ -321,7 +321,7 @@ def _take_esconv_talk(intake: Intake, place: str, identity: str, talk: Mapping[s
             replies = sum(who == LISTENER for who, _ in groupby(stretch))
             start = end
             if not replies:
-                raise BadCell(f"feedback: turn {end} rates no word of the listener")
+                raise BadCell(f"feedback: turn {end} rates no reply of the listener")
             turn_id = f"{identity}/turn-{end}"
             rating = Rating(id=turn_id, rater=f"seeker-{identity}", rating=score, dimension="turn")
             intake.add_rating(rating, place)

@@ -163,7 +163,7 @@ def import_epitome(path: Path) -> Imported:
     words: dict[str, list[str]] = {}
     for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
         if path.is_dir() and not set(columns) <= set(read_header(table)):
-            intake.set_aside(table.name, f"not of EPITOME's shape: no columns {', '.join(columns)}")
+            intake.set_aside(table.name, f"not EPITOME's format: no columns {', '.join(columns)}")
             continue
         levels = _find_levels(table)
         times: Counter[tuple[str, str]] = Counter()

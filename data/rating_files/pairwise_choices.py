@@ -37,7 +37,7 @@ WINNERS: Final[Mapping[Winner, frozenset[str]]] = {
     "tie": TIES,
 }
 COMMON: Final = ("id", "prompt", "situation", "emotion")  # of both sides
-NO_WINNER: Final = "{value!r} is neither side; write a, b or tie, or the chosen reply's model or id"
+NO_WINNER: Final = "{value!r} is neither reply; write a, b or tie, or the chosen reply's model or id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ def read_choices(
     notes = [f"{path.name}: {note}" for note in (*header.notes, f"choices between two replies, {how}")]
     if "rater" not in columns:
         notes.append(
-            f"{path.name}: warning: no column tells who chose, so all choices count as one person's, and"
-            " figures hold for that person only; add a column `rater`, or --column rater=NAME"
+            f"{path.name}: warning: no rater column, so all choices count as one rater's; add a column "
+            "`rater`, or --column rater=NAME"
         )
     people, about_ai = set_ai_aside(choices, ais, path, "choice")
     return ChoiceSheet(choices=people, notes=(*notes, *say_set_aside(bad), *about_ai))
@@ -147,5 +147,5 @@ def _find_reply(half: Mapping[str, Any], replies: Replies | None) -> str:
         return replies.find_text({**half, "model": model or None})
     of = f" of {model}" if model else ""
     raise UserError(
-        f"id: no judged reply{of} is known as {identity!r}; give prompt and response_a, response_b"
+        f"id: no judged reply{of} has the id {identity!r}; add the columns prompt, response_a and response_b"
     )

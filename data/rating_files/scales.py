@@ -137,8 +137,8 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
         top = next((top for top in (2, 3, 4, 5, 7, 10, 100) if high <= top), round(high))
         guess = f"{0 if low <= 0 else 1}-{top}"
         raise UserError(
-            f"{column}: numbers from {low:g} to {high:g}, and without --scale they are read as {as_read};"
-            f" say what scale they are on, such as --scale {guess}"
+            f"{column}: numbers from {low:g} to {high:g}, outside the default scale {as_read}; "
+            f"set the scale, such as --scale {guess}"
         )
     return best
 
@@ -202,7 +202,7 @@ def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
         usual = cut_of(scale)
         example = f"{scale.levels[usual.okay - 1]},{scale.levels[usual.good - 1]}"
         raise UserError(
-            f"--cut {','.join(stated)}: give the lowest level that is Okay and the lowest that is Good,"
+            f"--cut {','.join(stated)}: expected the lowest level that is Okay and the lowest that is Good,"
             f" {scale.ends}, such as --cut {example}"
         )
     okay, good = (round(place or 0) for place in places)

@@ -156,7 +156,7 @@ class Replies:
         model = row.get("model")
         named = [key for key, name in found.items() if model is None or name in (str(model), UNNAMED_MODEL)]
         if not named:
-            where = "" if self._by_text else "; a run keeps no texts: give its replies with --exchanges FILE"
+            where = "" if self._by_text else "; a run has no texts: pass its replies with --exchanges FILE"
             raise UserError(f"response: no judged reply has this prompt and response{where}")
         if len(named) > 1:
             raise UserError(
@@ -225,7 +225,7 @@ def parse_stated(texts: Sequence[str]) -> dict[str, str]:
         key, _, name = (part.strip() for part in text.partition("="))
         if key not in (*NAMES, "winner") or not name:
             raise UserError(
-                f"--column {text}: write it as FIELD=NAME, FIELD one of {', '.join(NAMES)}, winner"
+                f"--column {text}: expected FIELD=NAME with FIELD one of {', '.join(NAMES)}, winner"
             )
         stated[key] = name
     return stated
@@ -234,7 +234,7 @@ def parse_stated(texts: Sequence[str]) -> dict[str, str]:
 def say_missing(what: str, headers: Iterable[str], *, option: str) -> str:
     """What is missing, the columns there are, and the option that helps."""
     names = ", ".join(map(str, headers)) or "none"
-    return f"no column for {what}; there are: {names}. Say which it is: --column {option}=NAME"
+    return f"no column for {what}; columns: {names}. Name it: --column {option}=NAME"
 
 
 def known_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def _find_column(
         return _find_header(aliases, names)
     if (name := _find_header((stated[key],), names)) is None:
         there = ", ".join(names) or "none"
-        raise UserError(f"--column {key}={stated[key]}: no such column; there are: {there}")
+        raise UserError(f"--column {key}={stated[key]}: no such column; columns: {there}")
     return name
 
 
@@ -304,13 +304,12 @@ def read_sheet(
     headers = list(dict.fromkeys(key for _, row in rows for key in row))
     columns = find_columns(headers, options.columns)
     if not rows and not bad:
-        raise UserError(f"{path}: empty; give a table with id, rater and rating")
+        raise UserError(f"{path}: empty; expected a table with id, rater and rating")
     if "rating" not in columns:
         if find_sides(headers, options.columns):
             raise UserError(
-                f"{path}: choices between two replies, which say what is better and not how good it is;"
-                f" `calibrate RUN {path.name}` tells how far a judge agrees with them, `compare {path.name}`"
-                " which model is chosen"
+                f"{path}: choices between two replies, not ratings. `calibrate RUN {path.name}` measures how "
+                f"often a judge agrees with them; `compare {path.name}` shows which model is chosen"
             )
         raise UserError(f"{path}: {say_missing('the rating', headers, option='rating')}")
     if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
@@ -372,7 +371,7 @@ class _SheetReader:
         every = [(line, known_row(row, self.columns), row) for line, row in rows]
         known = [item for item in every if item[1].get("dimension") in (None, self.options.dimension)]
         if every and not known:
-            raise UserError(f"{self.path}: none of the dimension {self.options.dimension!r}")
+            raise UserError(f"{self.path}: no ratings of the dimension {self.options.dimension!r}")
         try:
             scale = find_scale(
                 [row["rating"] for _, row, _ in known if row.get("rating") is not None],
@@ -383,9 +382,9 @@ class _SheetReader:
             raise UserError(f"{self.path}: {problem}") from None
         cut = None if scale.levels == self.target else cut_of(scale, self.options.cut)
         if cut is None and self.options.cut is not None:
-            raise UserError("--cut: the ratings are on the judge's scale already; leave it out")
+            raise UserError("--cut: not needed, because the ratings are on the judge's scale; omit it")
         if cut is not None and self.target != LABELS:
-            raise UserError(f"{self.path}: ratings {scale.ends}, and the judge's are not; say --scale")
+            raise UserError(f"{self.path}: ratings {scale.ends}, and the judge's are not; set --scale")
         self._tell(cut)
         meet = self._ids_meet(row for _, row, _ in known)
         make, ratings = make_record(Rating), []
@@ -397,7 +396,7 @@ class _SheetReader:
         if "rater" not in self.columns:
             self._check_once(ratings)
         if self.by_text:
-            self.notes.append(f"{self.path.name}: {self.by_text:,} ratings found their reply by its texts")
+            self.notes.append(f"{self.path.name}: {self.by_text:,} ratings were matched to replies by text")
         return ratings
 
     def _check_once(self, ratings: Sequence[Rating]) -> None:
@@ -405,8 +404,8 @@ class _SheetReader:
         (identity, times), *_ = Counter(item.id for item in ratings).most_common(1) or [("", 0)]
         if times > 1:
             raise UserError(
-                f"{self.path}: {identity!r} is rated {times} times, and no column tells by whom;"
-                " add a column `rater`, or say which it is: --column rater=NAME"
+                f"{self.path}: {identity!r} is rated {times} times, and there is no rater column; add a "
+                "column `rater`, or --column rater=NAME"
             )
 
     def _tell(self, cut: Cut | None) -> None:
@@ -417,11 +416,13 @@ class _SheetReader:
                 f"{self.path.name}: {kind or f'ratings {cut.scale.ends}'} read as {cut.say()} ({how})"
             )
         elif self.columns["rating"].casefold() != "rating":
-            self.notes.append(f"{self.path.name}: the ratings are those of column {self.columns['rating']!r}")
+            self.notes.append(
+                f"{self.path.name}: ratings are read from the column {self.columns['rating']!r}"
+            )
         if "rater" not in self.columns:
             self.notes.append(
-                f"{self.path.name}: warning: no column tells who rated, so all ratings count as one person's,"
-                " and figures hold for that person only; add a column `rater`, or --column rater=NAME"
+                f"{self.path.name}: warning: no rater column, so all ratings count as one rater's; add a "
+                "column `rater`, or --column rater=NAME"
             )
 
     def _ids_meet(self, rows: Iterable[Row]) -> bool:
@@ -469,12 +470,14 @@ class _SheetReader:
         if position is None:
             low = first_number(scale.levels)
             ends = f"from {low} to {low + len(scale.levels) - 1}" if cut is None else scale.ends
-            options = "" if self.options.scale else "; other scales are stated, as --scale 1-5"
+            options = "" if self.options.scale else "; for another scale, set --scale, such as --scale 1-5"
             raise UserError(f"rating: {str(value)[:40]!r} is not on the scale {ends}{options}")
         if cut is None:
             return position + first_number(scale.levels) - 1
         if position != int(position):
-            raise UserError(f"rating: {str(value)[:40]!r} lies between two levels; give each person's own")
+            raise UserError(
+                f"rating: {str(value)[:40]!r} is between two levels; pass individual ratings, not means"
+            )
         return cut.rating(position)
 
 
@@ -507,4 +510,4 @@ def say_set_aside(bad: Sequence[BadRow]) -> list[str]:
         return []
     first = "; ".join(map(str, bad[:SHOWN]))
     more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
-    return [f"{len(bad):,} row{'s' if len(bad) != 1 else ''} set aside: {first}{more}"]
+    return [f"{len(bad):,} row{'s' if len(bad) != 1 else ''} skipped: {first}{more}"]

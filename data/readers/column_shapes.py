@@ -114,14 +114,14 @@ def prompt_row(value: Any, column: str) -> Row:
     """The prompt, and the turns before it, in a column's value."""
     asked = asked_in(value)
     if asked is None:
-        raise UserError(f"{column}: no prompt in it; every row needs one")
+        raise UserError(f"{column}: no prompt; every row needs one")
     return {"prompt": asked.prompt, **({"dialogue": asked.dialogue} if asked.dialogue else {})}
 
 
 def reply_row(value: Any, column: str) -> Row:
     """The reply in a column's value."""
     if not (reply := reply_in(value)):
-        raise UserError(f"{column}: no reply in it; every row needs one")
+        raise UserError(f"{column}: no reply; every row needs one")
     return {"response": reply}
 
 
@@ -272,7 +272,7 @@ def _column_per_model(sample: Sample) -> Fit | None:
     names = {column: name for column, name in tell.items() if name}
     models = list(dict.fromkeys(model for _, model in columns))
     shown = f"{len(models)} models" if len(models) > 4 else ", ".join(models)
-    says = f"one column a model ({shown})"
+    says = f"one column per model ({shown})"
     return Fit(says, _side_by_side(sample, prompt, columns, names))
 
 
@@ -332,8 +332,8 @@ COLUMN_SHAPES: Final = (
     Shape("chosen and rejected", "`prompt`, `chosen`, `rejected`", _preferences),
     Shape(
         "conversations",
-        "`messages` (OpenAI), `conversations` (Hugging Face): judged as a whole where they have several "
-        "replies; with `--unit reply` the last reply, the earlier turns as dialogue; or one turn a row: "
+        "`messages` (OpenAI), `conversations` (Hugging Face): scored as a whole if they have several replies;"
+        " with `--unit reply`, the last reply with the earlier turns as dialogue; or one turn per row: "
         "`conversation_id`, `role`, `text`",
         _conversation,
     ),

@@ -17,7 +17,7 @@ from data.records import Exchange, Turn
 
 CONVERSATION_IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")
 TURN_NUMBERS: Final = ("turn", "turn_id", "turn_index")
-ROLE_NAMES: Final = ("role", "speaker", "from", "author", "sender")  # of a table with one turn a row
+ROLE_NAMES: Final = ("role", "speaker", "from", "author", "sender")  # of a table with one turn per row
 TEXT_NAMES: Final = ("text", "content", "message", "utterance", "value")
 SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
 DISTINCTIVE_WORDS: Final = 8  # a shorter text, such as a greeting, opens many conversations by chance
@@ -127,7 +127,7 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
 
 
 def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tuple[int, Row]]:
-    """Yield one row for each conversation of a table with one turn a row, and the rows of others as they are.
+    """Yield one row for each conversation of a table with one turn per row, and other rows unchanged.
 
     Turns are in the order of their numbers, or of the table. All rows are held.
     """
@@ -145,7 +145,7 @@ def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tupl
     for line, row in chain(first, rows):
         talks.setdefault((row.get(talk), row.get(model)), []).append((line, row))
     header.columns = ()
-    header.note("one turn a row")
+    header.note("one turn per row")
     for (name, _), turns in talks.items():
         with suppress(TypeError, ValueError):  # not numbers: as the table has them
             turns.sort(key=lambda item: float(item[1].get(number, 0)))

@@ -40,7 +40,7 @@ WINDOWS: Final = {
     0xDC00 + byte: text for byte in range(0x80, 0x100) if (text := bytes([byte]).decode("cp1252", "ignore"))
 }
 SAVE_AS: Final = "save the file as UTF-8"
-TOO_LONG: Final = f"longer than {LONGEST_LINE // MB} MB; is a line's end missing?"
+TOO_LONG: Final = f"longer than {LONGEST_LINE // MB} MB; check for a missing line break"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) < len(pairs):
         seen = set[str]()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise BadValue(f"the key {twice[:40]!r} stands twice in one object")
+        raise BadValue(f"the key {twice[:40]!r} occurs twice in one object")
     return table
 
 
@@ -90,7 +90,7 @@ def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         is_word = text.lstrip("-").isalpha()  # NaN or Infinity
-        raise BadValue(f"{text} is no number" if is_word else "a number is too large")
+        raise BadValue(f"{text} is not a number" if is_word else "a number is too large")
     return number
 
 
@@ -110,7 +110,7 @@ def parse_json(text: str | bytes) -> Any:
 
     >>> parse_json('{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    data.readers.file_formats.BadValue: the key 'a' stands twice in one object
+    data.readers.file_formats.BadValue: the key 'a' occurs twice in one object
     >>> parse_json(b'{"a": 1e999}')
     Traceback (most recent call last):
     data.readers.file_formats.BadValue: a number is too large
@@ -156,7 +156,7 @@ def _read_jsonl(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[in
             if isinstance(row, dict):
                 yield number, row
             else:
-                problem = f"a JSON object was expected, not {type(row).__name__}"
+                problem = f"expected a JSON object, not {type(row).__name__}"
                 on_bad(BadRow(path, number, problem, row if len(line) <= LONGEST_RAW else None))
 
 
@@ -172,7 +172,7 @@ def _read_json(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int
         if isinstance(item, dict):
             yield number, item
         else:
-            on_bad(BadRow(path, number, f"a JSON object was expected, not {type(item).__name__}", item))
+            on_bad(BadRow(path, number, f"expected a JSON object, not {type(item).__name__}", item))
 
 
 def read_whole(path: Table) -> str:
@@ -192,7 +192,7 @@ def _documents(text: str, header: Header) -> list[Any]:
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise
-    header.note("one JSON object a line")
+    header.note("one JSON object per line")
     return [parse_json(line) for line in text.splitlines() if line.strip()]
 
 
@@ -215,7 +215,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
         check_columns(path, 1 + max(map(first.count, DELIMITERS)))
         delimiter = told[1] if told else _delimiter(first, path)
         if delimiter != {".tsv": "\t"}.get(kind_of(path), ","):
-            header.note(f"cells parted by {DELIMITERS.get(delimiter, repr(delimiter))}")
+            header.note(f"cells separated by {DELIMITERS.get(delimiter, repr(delimiter))}")
         # Strict: else a quote left open would swallow every row after it without a word.
         reader = csv.DictReader(chain([first], lines), restkey="", delimiter=delimiter, strict=True)
         while True:
@@ -228,7 +228,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
                 row = next(reader, None)
             except csv.Error as error:
                 swallowed = f"lines {line} to {reader.line_num + skipped} of the file"
-                on_bad(BadRow(path, line, f"not CSV: {error}; is a quote left open?", swallowed))
+                on_bad(BadRow(path, line, f"not CSV: {error}; check for an unclosed quote", swallowed))
                 continue
             if row is None:
                 return
@@ -243,7 +243,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
 def check_columns(path: object, count: int) -> None:
     """Refuse a table with more columns than are read."""
     if count > MOST_COLUMNS:
-        raise UserError(f"{path}: {count:,} columns, and at most {MOST_COLUMNS:,} are read")
+        raise UserError(f"{path}: {count:,} columns; at most {MOST_COLUMNS:,} are read")
 
 
 def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterator[str]:
@@ -259,7 +259,7 @@ def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterato
                 header.note("text that is not UTF-8 read as Windows-1252")
             yield line
     except UnicodeError as error:
-        raise UserError(f"{path}: not the UTF-16 text it begins as; {SAVE_AS}") from error
+        raise UserError(f"{path}: starts as UTF-16 text but is not; {SAVE_AS}") from error
 
 
 def is_text(line: str) -> bool:
@@ -378,7 +378,7 @@ def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tu
         try:
             (row,) = batch.slice(place, 1).to_pylist()
         except (ValueError, OverflowError) as error:
-            on_bad(BadRow(path, before + place + 1, f"row: holds what cannot be read: {error}", None))
+            on_bad(BadRow(path, before + place + 1, f"row: has a value that cannot be read: {error}", None))
         else:
             yield before + place + 1, row
 
@@ -417,7 +417,7 @@ def open_workbook(path: Table) -> Iterator[Any]:
     except UserError:
         raise
     except Exception as error:  # of a damaged file the library raises whatever it met there
-        raise UserError(f"{path}: not an Excel file, or a damaged one: {error!r:.200}") from error
+        raise UserError(f"{path}: not an Excel file, or damaged: {error!r:.200}") from error
 
 
 def read_sheet(sheet: Any, path: Table) -> Iterator[tuple[int, tuple[Any, ...]]]:
@@ -465,7 +465,7 @@ def _read_inspect(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
     except UserError:
         raise
     except Exception as error:  # of a damaged file the library raises whatever it met there
-        raise UserError(f"{path}: not a log of Inspect, or a damaged one: {error!r:.200}") from error
+        raise UserError(f"{path}: not an Inspect log, or damaged: {error!r:.200}") from error
 
 
 READERS: Final = {

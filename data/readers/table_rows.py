@@ -62,20 +62,20 @@ def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Fit
 def _missing(sample: Sample, needs_reply: bool) -> str:
     """What is not there, what is, and the option that helps."""
     if not sample.columns:
-        return "no row in it can be read as a table"
+        return "no row can be read as a table"
     prompt = sample.named.prompt or sample.find((*PROMPTS, *CONVERSATIONS))
     response = next(iter(sample.named.responses), None) or sample.find(RESPONSES)
     has = f"its columns are {_listed(sample.columns)}"
     if prompt is None and (response is None or not needs_reply):
-        lacks = "no column is known as prompt" + (" or reply" if needs_reply else "")
+        lacks = f"no column for the prompt{' or the reply' if needs_reply else ''} found"
         option = "--prompt-column" + (" and --response-column" if needs_reply else "")
     elif prompt is None:
-        lacks = f"the reply is under {response!r}, but no column is known as prompt"
+        lacks = f"the reply column is {response!r}, but no prompt column was found"
         option = "--prompt-column"
     else:
-        lacks = f"the prompt is under {prompt!r}, but no column is known as reply"
-        option = "--response-column (once for each model, where each has a column)"
-    return f"{lacks}; {has}; say which with {option}"
+        lacks = f"the prompt column is {prompt!r}, but no reply column was found"
+        option = "--response-column (repeat it if each model has its own column)"
+    return f"{lacks}; {has}; set {option}"
 
 
 def _listed(columns: tuple[str, ...]) -> str:
@@ -86,7 +86,7 @@ def _listed(columns: tuple[str, ...]) -> str:
 
 def stop_at_bad_row(bad: BadRow) -> NoReturn:
     """The default: the first bad row ends the command."""
-    raise UserError(f"{bad}\nMend the row, or set bad rows aside with --skip-invalid.")
+    raise UserError(f"{bad}\nFix the row, or skip bad rows with --skip-invalid.")
 
 
 def read_rows(
@@ -98,12 +98,12 @@ def read_rows(
         with store_errors(path) if isinstance(path, Remote) else nullcontext():
             for line, row in READERS[kind_of(path)](path, on_bad, header or Header()):
                 if len(row) > MOST_COLUMNS:
-                    problem = f"row: {len(row):,} columns, and at most {MOST_COLUMNS:,} are read"
+                    problem = f"row: {len(row):,} columns; at most {MOST_COLUMNS:,} are read"
                     on_bad(BadRow(path, line, problem, None))
                 else:
                     yield line, row
     except (BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a gzip file, or a damaged one: {error}") from error
+        raise UserError(f"{path}: not a gzip file, or damaged: {error}") from error
     except MemoryError as error:
         raise UserError(f"{path}: needs more memory than there is; split the file") from error
 
@@ -182,8 +182,8 @@ class TableRows:
             return self.rows()
         if len(shards_of(self.source)) == 1:
             raise UserError(
-                f"{self.table}: the requests of a batch, without replies; give the batch's output too, "
-                "or have a model answer them: respond"
+                f"{self.table}: batch requests without replies; pass the batch's output too, or generate "
+                "replies with `respond`"
             )
         self.read += sum(1 for _ in self.rows())
         return iter(())
@@ -195,7 +195,7 @@ class TableRows:
             return [row]
         parts = fit.convert(row)
         if len(parts) > MOST_PARTS:
-            raise UserError(f"row: {len(parts)} responses in one row, and at most {MOST_PARTS} are read")
+            raise UserError(f"row: {len(parts)} replies in one row; at most {MOST_PARTS} are read")
         if fit.needs_requests:
             parts = [self._request(part) | part for part in parts]
         for part in parts:
@@ -228,8 +228,8 @@ class TableRows:
                     self.requests.update({part["id"]: part for part in other.parts(line, row)})
         if not self.requests:
             raise UserError(
-                f"{self.table}: the output of an OpenAI batch has no prompts; "
-                "give the file of its requests too, as one more file"
+                f"{self.table}: the output of an OpenAI batch has no prompts; pass the file of its requests "
+                "too"
             )
 
     def _request(self, part: Row) -> Row:
@@ -253,5 +253,5 @@ class TableRows:
         if self.lacks_model:
             line += f", model named after the {'folder' if self.fit and self.fit.is_by_folder else 'file'}"
         if self.has_renamed:
-            line += ", ids that repeat with the model's name behind them"
+            line += ", repeated ids extended by the model's name"
         return "; ".join([line, *self.header.notes])

@@ -79,7 +79,7 @@ def _promptfoo(sample: Sample) -> Fit | None:
         prompt, provider = _table(row.get("prompt")), parsed(row.get("provider"))
         about = _table(row.get("vars")) or _table(_table(row.get("testCase")).get("vars"))
         if row.get("error") and not _table(row.get("response")).get("output"):
-            raise UserError(f"response: there is none: {str(row['error'])[:80]}")
+            raise UserError(f"no response: {str(row['error'])[:80]}")
         model = (provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider
         model = str(model or "unnamed")
         if len(variants) > 1:
@@ -141,7 +141,7 @@ def _inspect(sample: Sample) -> Fit | None:
         # The conversation, where it was kept, has what solvers added; the input is what the person said.
         said = exchanged_in(row.get("messages")) or asked_in(row.get("input"))
         if said is None:
-            raise UserError("input: no turn of a user in it")
+            raise UserError("input: no user turn")
         prompt: Row = {"prompt": said.prompt, **({"dialogue": said.dialogue} if said.dialogue else {})}
         epoch, identity = row.get("epoch") or 1, row.get("id")
         if identity is not None and epoch != 1:
@@ -188,7 +188,7 @@ def _openai_batch(sample: Sample) -> Fit | None:
     def convert(row: Row) -> list[Row]:
         body = _table(_table(row.get("response")).get("body"))
         if row.get("error") or not body:
-            raise UserError(f"response: there is none: {str(row.get('error') or 'no body')[:80]}")
+            raise UserError(f"no response: {str(row.get('error') or 'no body')[:80]}")
         reply = body.get("choices") or body.get("output") or body.get("output_text")
         return _row({}, reply_row(reply, "response.body"), identity=row["custom_id"], model=body.get("model"))
 
@@ -328,5 +328,5 @@ TOOL_SHAPES: Final = (
     Shape("OpenAI Evals", "output items of the API, or a log of the package", _openai_evals),
     Shape("Langfuse", "traces or observations, as CSV, JSON or JSON lines", _langfuse),
     Shape("LangSmith", "runs or experiments, as CSV, JSON or JSON lines", _langsmith),
-    Shape("ChatGPT", "`conversations.json` of a data export, judged as whole conversations", _chatgpt),
+    Shape("ChatGPT", "`conversations.json` of a data export, scored as whole conversations", _chatgpt),
 )

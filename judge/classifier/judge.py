@@ -59,7 +59,7 @@ class ClassifierJudge(Judge):
         self.card = read_card(self.folder)
         self.name = str(self.card.get("name", self.name))
         if MODEL not in self.card["files"]:
-            raise UserError(f"{self.folder}: no {MODEL} on its card, so it is no {self.name}")
+            raise UserError(f"{self.folder}: no {MODEL} on its card, so it is not a {self.name} judge")
         self.version = version_of(check_files(self.folder, self.card["files"]))
         self.caveat = self.card["caveat"]
         if "rated" in self.card:
@@ -102,7 +102,7 @@ class ClassifierJudge(Judge):
         from judge.classifier.gpu_backend import Decoder, dequantize, read_weights
 
         if "config" not in self.card:
-            raise UserError(f"{self.folder / CARD}: config: missing; judge with --device cpu, or train again")
+            raise UserError(f"{self.folder / CARD}: config: missing; use --device cpu, or train again")
         return Decoder(dequantize(read_weights(self.folder / MODEL)), self.card["config"], self.device)
 
     @cached_property
@@ -191,7 +191,7 @@ def check_device(device: str) -> str:
     """Return the device that a judge was given, or the one that the command set."""
     device = device or DEVICE.get()
     if device not in DEVICES:
-        raise UserError(f"device: one of {', '.join(DEVICES)} expected, not {device!r}")
+        raise UserError(f"device: expected one of {', '.join(DEVICES)}, not {device!r}")
     return device
 
 
@@ -202,7 +202,7 @@ def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> s
         return CPU
     problem = why_no_gpu() if is_decoder else f"{judge} runs on the CPU only"
     if problem and device == CUDA:
-        _warn_once(f"No GPU is used: {problem}. Judging on the CPU instead.")
+        _warn_once(f"No GPU is used: {problem}. The CPU is used instead.")
     return CPU if problem else CUDA
 
 

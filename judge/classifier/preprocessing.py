@@ -234,7 +234,7 @@ def prepare(exchanges: Sequence[Exchange], tokenizer: ReplyTokenizer) -> list[Pr
             notes = [
                 f"suspected injection: {item}" for item in sorted(find_injections(exchange.response, text))
             ]
-            notes += [f"longer than {tokenizer.limit}: only its start was read"] if tokens.cut else []
+            notes += [f"longer than {tokenizer.limit}: only the start was read"] if tokens.cut else []
         prepared.append(PreparedReply(reason, tokens, tuple(notes)))
     return prepared
 

@@ -30,8 +30,8 @@ CARD: Final = "card.json"
 NAME: Final = "conversation"
 FORMAT: Final = 1
 MEAN_CAVEAT: Final = (
-    "Of a conversation this is the mean of what the judge says of its replies: it sees no repetition and no "
-    "lost thread. The judge `conversation` does."
+    "The score of a conversation is the mean score of its replies; repetition and lost threads are not "
+    "measured. The judge `conversation` measures them."
 )
 
 
@@ -89,7 +89,7 @@ class ConversationJudge(SelfExplaining):
         self.replies = judge
         self.asked_judges = (judge,)
         if judge.unit == CONVERSATION:
-            raise UserError(f"replies: {replies} judges whole conversations already; name a judge of replies")
+            raise UserError(f"replies: {replies} judges whole conversations; set a judge of replies")
         folder = Path(weights) if weights else WEIGHTS / NAME
         self.card = read_card(folder)
         self.is_fitted = self.card["replies"]["judge"] == replies

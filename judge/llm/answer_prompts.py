@@ -91,7 +91,7 @@ def read_model_config(
     place = str(path or place)
     config = validate(ModelConfig, (read_toml(path) if path else {}) | changes, place)
     if not config.model.strip():
-        raise UserError(f"{place}: model: empty; name the model to ask")
+        raise UserError(f"{place}: model: empty; set the name of the model")
     if config.max_tokens < 1:
         raise UserError(f"{place}: max_tokens: must be at least 1, not {config.max_tokens}")
     return config
@@ -201,7 +201,7 @@ def read_response(body: Mapping[str, Any]) -> dict[str, str]:
     if finish == "length":
         return _failed(f"cut short: {OUT_OF_TOKENS}", content)
     if not text:
-        return _failed(f"empty: {'nothing but thoughts' if thoughts else 'no text'}", thoughts)
+        return _failed(f"empty: {'only reasoning' if thoughts else 'no text'}", thoughts)
     if len(text) > LONGEST_TEXT:
         return _failed(f"too long: more than {LONGEST_TEXT:,} characters", text)
     if REFUSAL.search(text) and len(text.split()) <= REFUSAL_WORDS:
@@ -253,7 +253,7 @@ def respond_to(
     read = Prompts(prompts)
     count = sum(1 for _ in read)  # all of them: a bad row is found before anything is paid for
     if not count:
-        raise UserError(f"{prompts}: nothing to answer: the file has no rows")
+        raise UserError(f"{prompts}: the file has no rows")
     on_read(read.said())
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:

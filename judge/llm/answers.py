@@ -14,7 +14,7 @@ from judge.llm.judge_prompt import PromptForm
 # A word alone: marks around it are let pass, and a sentence behind it where a mark parts the two.
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")
 WORD_OPENING: Final = re.compile(r"(?:\A|</(?:think|thinking|reasoning|thought)>)[\s\"'*`]*", re.IGNORECASE)
-OUT_OF_TOKENS: Final = "ran out of tokens; allow more (max_tokens)"
+OUT_OF_TOKENS: Final = "ran out of tokens; raise max_tokens"
 NO_ROOM: Final = f"empty answer: {OUT_OF_TOKENS}"  # all tokens went into reasoning
 RAW_CHARACTERS: Final = 600  # of an answer that could not be read, this much is kept
 READ_CHARACTERS: Final = 20_000  # an answer longer than this is a model gone astray
@@ -56,7 +56,7 @@ def read_answer(body: Mapping[str, Any], form: PromptForm) -> Answer | Unusable:
         return Unusable(reason=f"refused: {shorten(text or 'by a content filter', 80)}", raw=shorten(text))
     answer = strip_thoughts(text)[:READ_CHARACTERS]
     if not answer:
-        why = f"empty answer: {'nothing but thoughts' if thoughts else 'no text'}"
+        why = f"empty answer: {'only reasoning' if thoughts else 'no text'}"
         return Unusable(reason=NO_ROOM if finish == "length" else why, raw=shorten(thoughts))
     parse = _parse_word if form.is_word else _parse
     fields = parse(answer, form, is_cut=finish == "length")

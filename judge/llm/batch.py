@@ -99,8 +99,8 @@ def read_state(folder: Path) -> BatchState | None:
     except ValidationError as error:
         place, problem = first_problem(error)
         raise UserError(
-            f"{path}: damaged ({place}: {problem}); it records what was submitted: restore it, or name "
-            "another folder with --out and submit everything again"
+            f"{path}: damaged ({place}: {problem}); it records the submitted requests: restore it, or set "
+            "another --out to submit everything again"
         ) from error
 
 
@@ -234,7 +234,7 @@ def score_batch(
     """
     if not isinstance(judge, LanguageModelJudge):
         raise UserError(
-            f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
+            f"--batch: the judge {judge.name!r} does not support batches; prompted and decision judges do"
         )
     batch = BatchRun(judge, run, on_progress)
     try:
@@ -282,7 +282,7 @@ class BatchRun:
         if wanted and not self.state.open:
             first, *rest = wanted
             if self.judge.reask:  # before anything is paid for
-                raise UserError("--batch: not with reask = 1, which asks one thing after another")
+                raise UserError("--batch: not with reask = 1, which needs sequential calls")
             self._keep(first, self.judge.judge(self.left[first]))
             to_ask, start = {place: self.left[place] for place in rest}, len(self.state.parts) + 1
             # The files first, then the state that names them.
@@ -306,8 +306,8 @@ class BatchRun:
         cost = sum(part.cost_at_most for part in waiting)
         if budget.most is not None and budget.spent + cost > budget.most:
             raise BudgetSpent(
-                f"the batch may cost as much as USD {cost:.4f}, and of --max-cost USD {budget.most:g} "
-                f"USD {budget.spent:.4f} is spent; nothing was submitted. Raise --max-cost"
+                f"the batch may cost up to USD {cost:.4f}; USD {budget.spent:.4f} of --max-cost USD "
+                f"{budget.most:g} is spent. Nothing was submitted. Raise --max-cost"
             )
         for part in waiting:
             self._submit(part)
@@ -433,7 +433,7 @@ class BatchRun:
                     if out.tell() + len(received) > most:
                         raise OperationalError(
                             f"{self.state.base_url}: the file {file_id} is larger than {most:,} bytes, "
-                            f"for {part.requests:,} requests; ask for shorter answers (max_tokens)"
+                            f"for {part.requests:,} requests; lower max_tokens"
                         )
                     out.write(received)
 

@@ -39,7 +39,7 @@ class DecisionJudge(LanguageModelJudge):
         for option in ("base_url", "model"):
             if not endpoint.get(option):
                 raise UserError(
-                    f"the decision judge needs {option}: set it in a TOML file and name that file"
+                    f"the decision judge needs {option}: set it in a TOML file and pass that file"
                 )
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
@@ -59,8 +59,8 @@ class DecisionJudge(LanguageModelJudge):
         except CallFailed as failure:
             if failure.reason.startswith("HTTP 501"):
                 raise OperationalError(
-                    f"{self.endpoint.base_url}, model {self.endpoint.model!r}: {failure.reason}; it answers "
-                    f"no typed questions at /{self.protocol}: name another model, or another protocol"
+                    f"{self.endpoint.base_url}, model {self.endpoint.model!r}: {failure.reason}; it does not "
+                    f"support typed questions at /{self.protocol}: set another model or protocol"
                 ) from None
             reply = failure
         return self._read(exchange, delimited, reply)

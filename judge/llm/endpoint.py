@@ -81,7 +81,7 @@ def check_base_url(base_url: str) -> str:
     """Return a base URL that can be called and shown: http(s), a host, and nothing secret in it."""
     if "@" in base_url:  # wherever it stands: no message may quote it
         raise UserError(
-            "base_url: holds a user or password; put the key into an environment variable (key_env)"
+            "base_url: contains a user or password; set the key in an environment variable (key_env)"
         )
     try:
         parts = urlsplit(base_url)
@@ -89,7 +89,7 @@ def check_base_url(base_url: str) -> str:
     except ValueError as error:
         raise UserError(f"base_url: not a URL: {error}") from None
     if parts.query or parts.fragment:
-        raise UserError("base_url: ends in a query; give the address only, such as http://127.0.0.1:8000/v1")
+        raise UserError("base_url: has a query; expected the address only, such as http://127.0.0.1:8000/v1")
     if parts.scheme not in ("http", "https") or not has_host or not base_url.isprintable() or " " in base_url:
         raise UserError(f"base_url: {base_url!r} is not an http(s) address such as http://127.0.0.1:8000/v1")
     return base_url.rstrip("/")
@@ -206,12 +206,14 @@ class Endpoint:
         try:
             from judge.llm.http_client import ServerClient
         except ImportError:
-            raise UserError(f"asking a server needs openai: {install_hint('prompted')}") from None
+            raise UserError(
+                f"calling a server needs the package openai: {install_hint('prompted')}"
+            ) from None
         key = Key(self.key_env)
         if key.headers and urlsplit(self.base_url).scheme != "https" and not is_loopback(self.base_url):
             raise UserError(
-                f"base_url: {self.base_url}: the key in {key.name} would be sent unencrypted; use https, "
-                "reach the server by a tunnel to 127.0.0.1, or leave key_env out"
+                f"base_url: {self.base_url}: the key in {key.name} would be sent unencrypted; use https, a "
+                "tunnel to 127.0.0.1, or remove key_env"
             )
         client = ServerClient(
             base_url=self.base_url,
@@ -237,7 +239,7 @@ class Endpoint:
                 self._failed_in_a_row += 1
             failed = self._failed_in_a_row
         if answer.is_unreachable:
-            return self._fatal(problem, "is the server running, and the address right?")
+            return self._fatal(problem, "check that the server runs at this address.")
         # A gateway also answers 403 to a single text: then others have been answered before.
         is_redirect = 300 <= answer.status < 400
         if answer.status in FATAL or is_redirect or (answer.status == 403 and is_first):
@@ -247,7 +249,7 @@ class Endpoint:
         if answer.status == 429 and ("insufficient_quota" in answer.text or "billing" in answer.text):
             return self._fatal(problem, "raise the quota with the provider.")
         if failed >= GIVE_UP_AFTER:
-            return self._fatal(f"{failed} calls in a row failed, the last: {problem}", "try again later.")
+            return self._fatal(f"{failed} consecutive calls failed; the last: {problem}", "try again later.")
         usage = {"cost": call.cost} if call.cost else {}
         return CallFailed(problem, answer.text[:RAW], usage)
 

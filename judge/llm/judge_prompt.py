@@ -211,13 +211,11 @@ def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mappin
 
 def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
     """Read an optimized prompt that is undamaged and was made for this rubric and mode."""
-    content = read_sealed(path, what="prompt made by optimize", version=FORMAT, remedy="run optimize again")
+    content = read_sealed(path, what="optimized prompt", version=FORMAT, remedy="run optimize again")
     if not {"mode", "rubric", "instructions"} <= set(content):
-        raise UserError(f"{path}: not an optimized prompt; make one with optimize")
+        raise UserError(f"{path}: not an optimized prompt; run optimize")
     if content["rubric"] != rubric.digest:
-        raise UserError(
-            f"{path}: optimized for another rubric than {rubric.name!r}; run optimize for this one"
-        )
+        raise UserError(f"{path}: optimized for another rubric than {rubric.name!r}; run optimize again")
     if content["mode"] != mode:
         raise UserError(f'{path}: optimized for mode = "{content["mode"]}", not "{mode}"')
     instructions = content["instructions"]

@@ -22,7 +22,7 @@ class Key:
         self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
         if name and not self._value:
             raise UserError(
-                f"{name}: this environment variable is not set; export the key, or change key_env"
+                f"{name}: this environment variable is not set; set it to the API key, or change key_env"
             )
         # Refused here: the HTTP library's own error would quote the header with the key.
         if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
@@ -57,6 +57,6 @@ def check_key_name(name: str) -> None:
     """Refuse an invalid variable name without repeating it: it may be the key itself."""
     if name and not NAME.fullmatch(name):
         raise UserError(
-            "key_env: not the name of an environment variable; give the name, such as OPENAI_API_KEY, "
-            "and never the key itself"
+            "key_env: expected the name of an environment variable, such as OPENAI_API_KEY, not the key "
+            "itself"
         )

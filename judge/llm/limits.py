@@ -74,7 +74,7 @@ class Budget:
         """Raise `BudgetSpent` if a call of this cost would exceed the budget."""
         if self._is_spent(cost):
             raise BudgetSpent(
-                f"the budget of USD {self.most:g} is spent: USD {self.spent:.4f} so far, and the next "
+                f"the budget of USD {self.most:g} is reached: USD {self.spent:.4f} is spent, and the next "
                 f"call may cost USD {cost:.4f}. Finished judgments are saved. Run the command again to "
                 "continue with a fresh budget, or raise --max-cost"
             )
@@ -154,7 +154,7 @@ def check_prices(prices: Mapping[str, float]) -> Prices:
     if unknown := set(prices) - {"input", "output", "cached"}:
         raise UserError(f"prices: {min(unknown)}: unknown; the names are input, output and cached")
     if missing := {"input", "output"} - set(prices):
-        raise UserError(f"prices: {min(missing)}: missing; give USD per million tokens, 0 where it is free")
+        raise UserError(f"prices: {min(missing)}: missing; set USD per million tokens, 0 if free")
     for name, price in prices.items():
         if not (isfinite(price) and price >= 0):
             raise UserError(f"prices: {name}: must be 0 or more, not {price}")

@@ -93,12 +93,12 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
 def split_rated(rated: Sequence[RatedText], *, held_out_part: float, seed: int) -> RatingSplit:
     """Split by whole prompts and rating batches, or by prompts alone where batches connect them all."""
     if not 0 < held_out_part < 1:
-        raise UserError(f"--held-out {held_out_part:g}: give a part between 0 and 1")
+        raise UserError(f"--held-out {held_out_part:g}: expected a share between 0 and 1")
     batches_apart = len(_clusters(rated, batches_apart=True)) >= 3
     clusters = _clusters(rated, batches_apart=batches_apart)
     if len(clusters) < 3:
         raise UserError(
-            f"{len(clusters)} prompts cannot be split into three parts; bring ratings of more prompts"
+            f"{len(clusters)} prompts cannot be split into three parts; add ratings of more prompts"
         )
     random.Random(seed).shuffle(clusters)
     held_out = _take(clusters, held_out_part * len(rated), leave=2)
@@ -150,7 +150,7 @@ class CallMeter:
         """Ask, if the `most` calls that this may take are left."""
         with self.lock:
             if self.calls + most > self.limit:
-                self.ended = self.ended or SearchEnded(f"the {self.limit:,} calls allowed were made")
+                self.ended = self.ended or SearchEnded(f"the limit of {self.limit:,} calls is reached")
             if self.ended is not None:
                 raise SearchEnded(str(self.ended))
             self.calls += most
@@ -282,8 +282,8 @@ def optimize(
     least = 2 * put_by + judge.most_calls * (len(split.choose) + 1)
     if settings.max_calls < least:
         raise UserError(
-            f"--max-calls {settings.max_calls:,}: too few: asking about the held-out replies before and "
-            f"after, and once about those to choose by, takes {least:,}; allow more, or bring fewer ratings"
+            f"--max-calls {settings.max_calls:,}: too few: the evaluation alone takes "
+            f"{least:,} calls; raise it, or use fewer ratings"
         )
     budget, calls, max_cost = judge.endpoint.budget, judge.endpoint.calls, settings.max_cost
     start, began = replace(judge.program, digest=""), budget.spent
@@ -294,7 +294,7 @@ def optimize(
         budget.most = None if max_cost is None else began + max(0.0, max_cost - put_by)
 
     allow()
-    on_step(f"asking about {len(split.held_out):,} held-out replies")
+    on_step(f"scoring {len(split.held_out):,} held-out replies")
     candidates.ask_all(start, split.held_out)
     allow(put_by=2 * (budget.spent - began))  # twice that cost: optimized instructions are longer
     on_step(f"searching with {len(split.learn) + len(split.choose):,} others")
@@ -303,7 +303,7 @@ def optimize(
     best = candidates.find_best(split.choose, start=start)
     count = len(candidates.programs)
     allow()
-    on_step(f"asking about the held-out replies again, after {count:,} candidates")
+    on_step(f"scoring the held-out replies again, after {count:,} candidates")
     candidates.meter.limit, candidates.meter.ended = settings.max_calls, None
     candidates.ask_all(best, split.held_out)
     return OptimizedPrompt(
@@ -509,9 +509,9 @@ def tune(
     try:
         import dspy  # noqa: F401  # before anything is paid for
     except ImportError:
-        raise UserError(f"optimize needs dspy: {install_hint('optimize')}") from None
+        raise UserError(f"optimize needs the package dspy: {install_hint('optimize')}") from None
     if out.exists():
-        raise UserError(f"{out}: exists already; give another --out")
+        raise UserError(f"{out}: exists already; set another --out")
     judge = load_judge(judge_name)
     if not isinstance(judge, PromptedJudge):
         raise UserError(

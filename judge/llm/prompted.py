@@ -104,17 +104,15 @@ class PromptedJudge(LanguageModelJudge):
         if not endpoint.get("model"):
             raise UserError("model: missing; use --judge openai:MODEL or URL#MODEL, or set it in a TOML file")
         if samples < 1 or (probabilities == "samples" and samples < 2):
-            raise UserError(f"samples: {samples} is too few; probabilities from samples need two at least")
+            raise UserError(f"samples: {samples} is too few; probabilities from samples need at least two")
         if probabilities == "none" and samples > 1:
-            raise UserError(f'samples: {samples} are of no use with probabilities = "none"; ask for one')
+            raise UserError(f'samples: {samples} are not used with probabilities = "none"; set samples = 1')
         if constraint and mode != "label":
-            raise UserError(
-                f'constraint: only with mode = "label", not with "{mode}", which asks for a reason'
-            )
+            raise UserError(f'constraint: only with mode = "label", not with "{mode}"')
         is_word = mode == "label"
         if is_word and (reason_characters or json_schema == "always"):
             option = "reason_characters" if reason_characters else "json_schema"
-            raise UserError(f'{option}: not with mode = "label", which asks for a word; see constraint')
+            raise UserError(f'{option}: not with mode = "label"; see constraint')
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
         self.max_tokens = max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS)
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
@@ -234,7 +232,9 @@ class PromptedJudge(LanguageModelJudge):
         elif given and self.probabilities != "none":
             weights = {label: sum(item[label] for item in given) / len(given) for label in LABELS}
         elif self.probabilities == "logprobs":
-            reason = 'no logprobs: the server gave none for labels; use samples, or probabilities = "none"'
+            reason = (
+                'no logprobs: the server returned none for the labels; use samples, or probabilities = "none"'
+            )
             unusable = Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields))))
             return Outcome(unusable=unusable, note=note, usage=usage)
         else:

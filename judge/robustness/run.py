@@ -176,7 +176,7 @@ def measure_robustness(
     of them in turn. With `sample_size` about so many judgments are made. `ask` returns the judgments.
     """
     if not ordinary:
-        raise UserError("robustness: there are no replies to rewrite")
+        raise UserError("robustness: no replies to rewrite")
     perturbations = read_perturbations() if perturbations is None else perturbations
     written = read_replies("test") if written is None else written
     used, expected = (

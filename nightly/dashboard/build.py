@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.records import LABELS, REPLY
+from data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
 from data.text import money, percent, points, slug
 from judge.explanation import Explanation, Part
 from nightly.dashboard.series import ModelSeries, NightSeries, read_series, share_of
@@ -37,7 +37,7 @@ from nightly.dashboard.views import (
 )
 from nightly.history import History
 from nightly.output import describe_unresponsive
-from nightly.schema import NOUNS, JudgedResponse, Night
+from nightly.schema import JudgedResponse, Night
 from reports.charts import visible
 from reports.highlight import as_html
 from reports.html import TEMPLATES as REPORT_TEMPLATES
@@ -99,9 +99,7 @@ def _check_folder(folder: Path) -> set[str]:
         names = json.loads((folder / LIST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         if (folder / "index.html").exists():
-            raise UserError(
-                f"{folder}: holds an index.html that is not ours; name another folder with --out"
-            ) from None
+            raise UserError(f"{folder}: has an index.html of another program; set another --out") from None
         return set()
     except (ValueError, RecursionError):
         names = []
@@ -115,8 +113,8 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     yield "dashboard.css", "\n".join(path.read_text(encoding="utf-8") for path in styles)
     yield "dashboard.js", (TEMPLATES / "dashboard.js").read_text(encoding="utf-8")
     models, nights = series.models, series.nights
-    noun, prompt = NOUNS[nights[-1].unit if nights else REPLY]
-    render = _renderer(nouns=f"{noun}s", prompts=f"{prompt}s")
+    unit = nights[-1].unit if nights else REPLY
+    render = _renderer(noun=unit, nouns=NOUNS[unit], prompts=PROMPT_NOUNS[unit])
     links: dict[str, dict[str, str]] = {}
     for page in responses:
         links.setdefault(page.model.name, {})[page.night.night] = page.name

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
 from calibration.estimate import Estimate
-from data.records import LABELS, POSITIVE_EMOTIONS
+from data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
 from data.text import UNDEFINED, listed, money, percent, points, show, slug
 from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from nightly.dashboard.series import (
@@ -27,7 +27,7 @@ from nightly.dashboard.series import (
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.output import NAMED, describe_unresponsive
-from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
+from nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
 from reports.charts import Line, dot_plot, line_chart, mark, percent_tick, signed_tick
 from reports.page import Cell, Figure, Table, row
 
@@ -118,21 +118,23 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
     if sure:
         others = [item for item in run if item not in sure]
         maybe = [item for item in fallen if item not in sure]
-        rest = f" {_list(maybe)} may have too." if maybe else ""
+        rest = f" {_list(maybe)} may be worse too." if maybe else ""
         if others and not maybe:
-            rest = f" The other {len(others)} model{'s are' if len(others) > 1 else ' is'} not shown to have."
+            rest = f" No significant change of the other {len(others)} model{'s' if len(others) > 1 else ''}."
         return f"{_list(sure)} got worse: {_changes(sure)}.{rest}"
     if broken:
-        return f"{_list(broken)} failed a gate, though no drop of Good since the baseline is shown."
+        return (
+            f"{_list(broken)} failed a gate, without a significant drop of the Good share since the baseline."
+        )
     if fallen:
-        return f"{_list(fallen)} may have got worse: {_changes(fallen)}. This can be chance: no gate failed."
+        return f"{_list(fallen)} may be worse: {_changes(fallen)}. No gate failed."
     if not changed:
-        return f"Nothing to compare with yet: {_levels(run)}."
+        return f"No earlier night to compare with yet: {_levels(run)}."
     lowest = changed[0]
     assert lowest.change is not None
     name = f"{lowest.name} has" if len(changed) == 1 else f"the lowest, {lowest.name}, has"
     change = points(lowest.change.shown)
-    return f"No model is shown to be worse than on {_since(changed)}: {name} {change} points Good."
+    return f"No model is significantly worse than on {_since(changed)}: {name} {change} points (Good share)."
 
 
 def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
@@ -173,7 +175,7 @@ def _since(items: Sequence[ModelTonight]) -> str:
 
 def _changes(items: Sequence[ModelTonight]) -> str:
     changes = [points(item.change.shown) for item in items[: NAMED - 1] if item.change]
-    return f"{listed(changes)} points Good since {_since(items)}"
+    return f"{listed(changes)} points (Good share) since {_since(items)}"
 
 
 def _levels(run: Sequence[ModelTonight]) -> str:
@@ -246,12 +248,12 @@ def describe_health(series: NightSeries) -> str:
     """Return a sentence on whether the judge moved."""
     shifts = [night.shift for night in series.health if night.shift]
     if not shifts:
-        return "No anchors have been judged: the judge's changes cannot be separated from the models'."
+        return "No anchors were scored: the judge's changes cannot be separated from the models'."
     newest, moved = shifts[-1], sum(shift.is_shown for shift in shifts)
     return (
-        f"The judge {'is shown' if newest.is_shown else 'is not shown'} to have moved: on "
-        f"{newest.count:,} anchors its Good probability is {points(newest.change)} points from that of "
-        f"{newest.since}. It is shown to have moved on {moved:,} of {len(series.nights):,} nights."
+        f"The judge has {'shifted' if newest.is_shown else 'not shifted significantly'}: on {newest.count:,} "
+        f"anchors, its Good probability changed by {points(newest.change)} points since {newest.since}. "
+        f"It shifted significantly on {moved:,} of {len(series.nights):,} nights."
     )
 
 
@@ -346,13 +348,13 @@ def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
     ]
     findings.sort(key=lambda item: -severity(item[0]))
     if stale := [item for item in found if item.outcome == "stale"]:
-        more = f" {len(stale) - 1:,} more gates are stale too." if len(stale) > 1 else ""
+        more = f" {len(stale) - 1:,} more gates are stale." if len(stale) > 1 else ""
         findings.append(("stale", f"{stale[0].sentence or stale[0].name}{more}"))
     if unsure := [item for item in found if item.outcome == "inconclusive"]:
         names = list(dict.fromkeys(item.model for item in unsure))
         of = listed(names) if len(names) <= NAMED else f"{len(names)} models"
         gates = "1 gate is" if len(unsure) == 1 else f"{len(unsure):,} gates are"
-        text = f"{gates} inconclusive, for {of}; each model's page shows what would decide."
+        text = f"{gates} inconclusive, for {of}; each model's page shows what is needed."
         findings.append(("inconclusive", text))
     return findings
 
@@ -367,9 +369,9 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     health = series.health[-1]
     cost = "tonight, all models" if priced == len(results) else f"tonight, of {priced:,} models where known"
     return [
-        ("Models", f"{len(results):,}", f"of {len(series.models):,} ever seen"),
+        ("Models", f"{len(results):,}", f"of {len(series.models):,} in the history"),
         (
-            f"{NOUNS[series.nights[-1].unit][0].capitalize()}s judged",
+            f"{NOUNS[series.nights[-1].unit].capitalize()} scored",
             f"{sum(result.n for result in results):,}",
             "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
         ),
@@ -411,13 +413,13 @@ def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Table:
 
 def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str, str]]:
     """Return the figures at the top of a model's page, of its newest night."""
-    newest, how = model.newest, "corrected" if model.kind == "corrected" else "as judged"
+    newest, how = model.newest, "corrected" if model.kind == "corrected" else "uncorrected"
     count = len(model.regressions)
-    when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
+    when = f"last on {series.nights[model.regressions[-1]].night}" if count else "none"
     facts = []
     change = next((item for item in reversed(model.changes) if item is not None), None)
     if change is not None and change.shown.interval is not None:
-        since = f"points since {name_nights(change.nights)}, as judged"
+        since = f"points since {name_nights(change.nights)}, uncorrected"
         facts.append(("Change of Good", points(change.shown), since))
     if change is not None and change.watched >= REPORTED_NIGHTS:
         spread = f"{100 * change.spread:.1f} points" if describe_variation(change) else "none shown"

@@ -1,17 +1,17 @@
-// The rating page: one reply at a time. What a rater did is kept in this browser before the page goes on, and stays
-// there until the server has it; a page made for a file keeps it until it is handed back.
+// The rating page: one reply at a time. Each rating is stored in this browser first and removed when the
+// server has saved it; an exported page stores it until it is sent back.
 
 const $ = (id) => document.getElementById(id);
 const given = JSON.parse($("given").textContent);
 const LABELS = ["Bad", "Okay", "Good"];
 const isWhole = given.unit === "conversation";
-const HASTE = 150; // milliseconds in which nobody can have read a reply: a key that bounced
+const HASTE = 150; // milliseconds; a faster second key press is ignored as a bounce
 const store = `rating.${given.token}.`;
 let items = given.items || [];
 let acts = new Map(); // by place: {n, label, reason}, the last act and how many there were
 let waiting = new Map(); // acts that the server does not have yet, by their key in the browser's storage
 let view = "intro", place = 0, isSending = false, delay = 0, timer = null, haste = null;
-let isKept = true; // whether this browser remembers
+let isKept = true; // whether this browser can store ratings
 
 function make(tag, name, ...parts) {
   const made = document.createElement(tag);
@@ -20,7 +20,7 @@ function make(tag, name, ...parts) {
   return made;
 }
 
-// The browser's memory: one entry for each act, so that two tabs do not write over each other.
+// Browser storage: one entry per act, so that two tabs do not overwrite each other.
 
 function remember(key, act) {
   waiting.set(key, act);
@@ -49,7 +49,7 @@ function applyWaiting() {
   for (const [key, act] of [...waiting]) {
     const known = acts.get(act.place);
     const isOurs = act.place < items.length && items[act.place].key === act.key;
-    if (!isOurs || (known && act.n < known.n)) forget(key); // a page of another plan, or overtaken
+    if (!isOurs || (known && act.n < known.n)) forget(key); // of another plan, or outdated
     else acts.set(act.place, act);
   }
 }
@@ -74,7 +74,7 @@ function choose(label) {
   if (view !== "rate" || haste) return;
   act(place, label, $("reason").value);
   place = nextOpen(place);
-  show(place < items.length ? "rate" : "done", `The last one: ${label}.`);
+  show(place < items.length ? "rate" : "done", `Last rating: ${label}.`);
 }
 
 // The next one in order that is not rated; those skipped by another tab come last.
@@ -96,11 +96,11 @@ function undo() {
   const before = acts.get(last);
   act(last, null, "");
   place = last;
-  show("rate", `${before.label} is taken back.`);
+  show("rate", `${before.label} was undone.`);
   $("reason").value = before.reason || "";
 }
 
-// The server: acts go out one after the other, and again until it says that they are on its disk.
+// The server: acts are sent one by one and repeated until the server has saved them.
 
 async function call(path, body) {
   const stop = new AbortController();
@@ -128,12 +128,12 @@ async function send() {
     if (answer.status === 200) {
       forget(key);
       delay = 0;
-    } else if (answer.status === 409) { // another tab was here first: what the server has counts
+    } else if (answer.status === 409) { // another tab was first: the rating on the server counts
       for (const [other, act] of [...waiting]) if (act.place === at) forget(other);
       adopt(answer.body);
       settle();
     } else if (answer.status >= 400 && answer.status < 500) {
-      complain("The server does not take this rating.", (answer.body.error || {}).message || "");
+      complain("The server rejected this rating.", (answer.body.error || {}).message || "");
       break;
     } else {
       delay = Math.min(10000, delay * 2 || 500);
@@ -153,7 +153,7 @@ function adopt(state) {
   applyWaiting();
 }
 
-// What is on the screen may have been rated in another tab by now.
+// The reply on screen may have been rated in another tab.
 function settle() {
   const hasMore = view === "done" && firstOpen() < items.length; // the plan has grown
   if (!hasMore && (view !== "rate" || !ratedAt(place))) return draw();
@@ -164,7 +164,7 @@ function settle() {
 async function load() {
   const answer = await call("state");
   if (answer.status !== 200) {
-    complain("The server does not answer.", "The page tries again by itself. Nothing that you rated is lost.");
+    complain("The server does not answer.", "The page retries automatically. Your ratings are not lost.");
     setTimeout(load, 2000);
     return;
   }
@@ -174,7 +174,7 @@ async function load() {
   send();
 }
 
-// What is on the screen.
+// The screen.
 
 function say(text) { $("status").textContent = text; }
 
@@ -186,8 +186,8 @@ function tellSaved() {
   const left = given.server ? waiting.size : 0;
   document.body.dataset.unsaved = String(left);
   $("status").classList.toggle("unsaved", delay > 1000 && left > 0);
-  if (delay > 1000 && left) say(`Not saved yet: ${left}. The server does not answer; the page tries again by itself.`);
-  else if ($("status").textContent.startsWith("Not saved")) say("All is saved.");
+  if (delay > 1000 && left) say(`Not saved yet: ${left}. The server does not answer; the page retries automatically.`);
+  else if ($("status").textContent.startsWith("Not saved")) say("All ratings are saved.");
 }
 
 function draw() {
@@ -243,13 +243,13 @@ function show(name, said = "") {
 function begin() {
   place = firstOpen();
   if (place >= items.length) show("done");
-  else if (countRated() && view !== "paused") show("rate", "You go on where you stopped.");
+  else if (countRated() && view !== "paused") show("rate", "You continue where you stopped.");
   else if (view === "intro") show("intro");
-  $("start").textContent = countRated() ? "Go on" : "Start";
+  $("start").textContent = countRated() ? "Resume" : "Start";
   document.body.dataset.ready = "yes";
 }
 
-// A page made for a file: what is handed back.
+// An exported page: the file to send back.
 
 function download() {
   const ratings = items.map((item, i) => ({ i, item, act: acts.get(i) })).filter(({ act }) => act && act.label)
@@ -260,7 +260,7 @@ function download() {
   link.download = `${given.rater}-ratings.json`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  say(`Saved ${ratings.length} ratings as ${link.download}. Send that file back to whoever asked you.`);
+  say(`Saved ${ratings.length} ratings as ${link.download}. Send that file back to the person who asked you.`);
 }
 
 // Keys and buttons.
@@ -290,7 +290,7 @@ window.addEventListener("beforeunload", (event) => {
 });
 if (given.server) {
   window.addEventListener("online", send);
-  // Another tab of the same rater may have gone on meanwhile.
+  // Another tab of the same rater may have added ratings.
   document.addEventListener("visibilitychange", async () => {
     if (document.visibilityState !== "visible" || document.body.dataset.ready !== "yes") return;
     const answer = await call("state");
@@ -299,19 +299,19 @@ if (given.server) {
 }
 
 $("keeping").textContent = given.server
-  ? "Every rating is saved at once. Close this page when you like; the same link takes you back to where you were."
-  : "Your ratings stay in this browser until you save them as a file. Open this file again to go on.";
+  ? "Every rating is saved at once. You can close this page at any time; open the same link to continue."
+  : "Your ratings stay in this browser until you save them as a file. Open this file again to continue.";
 $("paused-text").textContent = given.server
-  ? "All that you rated is kept. You can close this page; the same link takes you back here."
-  : "All that you rated is kept in this browser. Open this file again to go on, or hand back what you have.";
+  ? "Your ratings are saved. You can close this page; open the same link to continue."
+  : "Your ratings are saved in this browser. Open this file again to continue, or send back what you have.";
 $("done-text").textContent = given.server
   ? "Your ratings are saved. You can close this page."
-  : "One step is left: hand your ratings back.";
-$("hand-text").textContent = "This saves a small file. Send it back to whoever asked you; you can save it again later.";
+  : "One step is left: send your ratings back.";
+$("hand-text").textContent = "This saves a small file. Send it back to the person who asked you; you can save it again later.";
 if (given.server) load();
 else {
   recall();
   applyWaiting();
   begin();
-  if (!isKept) complain("This browser does not remember what you rate.", "Do not close this page before you have saved your ratings as a file.");
+  if (!isKept) complain("This browser cannot store your ratings.", "Do not close this page before you have saved your ratings as a file.");
 }

@@ -147,10 +147,10 @@ def confusion_section(report: CalibrationReport) -> Section:
         name="confusion",
         title="Confusion matrix",
         short="Confusion",
-        text=("Each row is a human label; the darker a cell, the larger its part of the row.",),
+        text=("Each row is a human label; darker cells are larger shares of the row.",),
         tables=(
             Table(
-                caption="Ratings by human label and label of the judge (part of the row)",
+                caption="Ratings by human label and label of the judge (share of the row)",
                 head=("human label", *(f"judge: {label}" for label in labels), "ratings"),
                 rows=tuple(body),
             ),
@@ -161,7 +161,7 @@ def confusion_section(report: CalibrationReport) -> Section:
 def judges_section(report: CalibrationReport) -> Section:
     """Return judges, baselines and people in one table, by agreement, level error, cost and time."""
     shares, rows = report.data.has_shares, []
-    error = f"level error, {'points' if shares else 'of the mean'}"
+    error = "level error, points" if shares else "level error of the mean"
     judges = [run for run in report.runs if run.kind not in ("baseline", "people")]
     is_measured = any(run.usd_per_1000 is not None or run.seconds_per_1000 is not None for run in judges)
     for run in report.runs:

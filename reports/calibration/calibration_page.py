@@ -31,21 +31,21 @@ from reports.page import Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_tables
 
 READING = (
-    "A 95% confidence interval is in brackets. It covers ratings that are made as these were; another crowd, "
-    "rubric or kind of model is another question.",
+    "A 95% confidence interval is in brackets. It applies to ratings collected in the same way, not to other "
+    "raters, rubrics or kinds of models.",
     "Kappa is 1 for perfect agreement and 0 for chance. The ceiling is below 1, because people do not agree "
     "with each other either. By label, it uses the judge's labels; by order, only the order of its scores.",
-    "Compare the judge with the baselines: one that is no better than counting words may measure length.",
+    "Compare the judge with the baselines: a judge that is no better than counting words may measure length.",
     "Use the corrected share; the judge's own share is shown for comparison.",
     "“None found” differs from “could not have been found”: the gray bands show which it is.",
     "“Undefined” means that the data do not determine the figure.",
 )
 MISUSE = (
     "To rate individual people, or to decide about anyone.",
-    "For crisis lines, therapy or medical advice: empathy as rated by a crowd is neither safety nor truth.",
-    "To train a model and then measure that model: an optimized measure is no longer a measure.",
-    "To compare levels across calibrations, languages or kinds of conversation that nobody rated.",
-    "To quote a share without its interval, or a rank where intervals overlap.",
+    "For crisis lines, therapy or medical advice: rated empathy is neither safety nor truth.",
+    "To train a model and then measure that model: optimizing for a measure makes it invalid.",
+    "To compare levels across calibrations, languages or unrated kinds of conversation.",
+    "To report a share without its interval, or a rank if intervals overlap.",
 )
 SHOWN_ELSEWHERE = ("models", "columns", "shares", "responses")  # of the data: in sections of their own
 

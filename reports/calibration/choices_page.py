@@ -11,10 +11,10 @@ from reports.calibration.verdict import count_people
 from reports.page import Page, Section, table_of
 
 NO_LEVELS = (
-    "Choices say which of two replies is better and not how good either is, so they cannot calibrate a judge:"
-    " no calibration.json is written."
+    "Choices show which of two replies is better, not how good they are, so they cannot calibrate a judge: "
+    "no calibration.json is written."
 )
-FEW = f"fewer than {LEAST_RATERS} chose: the figures are theirs only and claim nothing about people"
+FEW = f"fewer than {LEAST_RATERS} raters: the figures describe these raters only, not people in general"
 
 
 def choice_agreement_page(found: Sequence[ChoiceAgreement], *, notes: Sequence[str] = ()) -> Page:
@@ -32,7 +32,7 @@ def choice_agreement_page(found: Sequence[ChoiceAgreement], *, notes: Sequence[s
     )
     return Page(
         kind="Agreement with choices",
-        title=f"How far {found[0].judge} agrees with human choices",
+        title=f"Agreement of {found[0].judge} with human choices",
         subtitle=f"{found[0].decided:,} choices by {count_people(found[0].raters)}",
         verdict=(*(say_choice_agreement(item) for item in found), NO_LEVELS),
         sections=(Section(name="choices", title="Choices", short="Choices", tables=(table,)),),
@@ -42,11 +42,11 @@ def choice_agreement_page(found: Sequence[ChoiceAgreement], *, notes: Sequence[s
 
 def say_choice_agreement(found: ChoiceAgreement) -> str:
     """In what part of the choices the judge agrees, beside chance and the longer reply."""
-    beside = "by chance it would be 50"
+    beside = "chance is 50%"
     if found.longer is not None:
         beside += f", the longer reply reaches {percent(found.longer.value)}"
     said = (
-        f"{found.judge} scores the chosen reply higher in {percent(found.agreement)} % of"
+        f"{found.judge} scores the chosen reply higher in {percent(found.agreement)}% of"
         f" {found.decided:,} choices by people; {beside}."
     )
     left = [f"{found.ties:,} ties"] if found.ties else []
@@ -69,16 +69,14 @@ def chosen_models_page(found: Sequence[ChosenModels], *, source: str) -> Page:
         },
         words=frozenset({0, 1}),
     )
-    notes = [
-        "A tie counts as half. Intervals are 95 %, over whole raters; over prompts where raters are few."
-    ]
+    notes = ["A tie counts as half. 95% CIs resample raters, or prompts if there are few raters."]
     if len(found) > 1:
-        notes.append("Each interval holds by itself; of twenty that compare equals, one misses 50 by chance.")
+        notes.append("CIs are not adjusted for multiple comparisons: 1 in 20 excludes 50% by chance.")
     if any(item.speaks_for != "people" for item in found):
         notes.append(f"{FEW.capitalize()}.")
     return Page(
         kind="Choices",
-        title="Which model is chosen, by people",
+        title="Which model people choose",
         subtitle=source,
         verdict=tuple(say_chosen(item) for item in found),
         sections=(
@@ -88,14 +86,13 @@ def chosen_models_page(found: Sequence[ChosenModels], *, source: str) -> Page:
 
 
 def say_chosen(found: ChosenModels) -> str:
-    """Which of two models is chosen more often, if that can be told."""
+    """Which of two models is chosen more often, if they are distinguishable."""
     share = percent(found.share)
     total = found.wins + found.ties + found.losses
     if found.is_told_apart:
-        return f"{found.one} is chosen over {found.other} by people: in {share} % of {total:,} choices."
-    return (
-        f"{found.one} and {found.other} are not told apart: {share} % of {total:,} choices for {found.one}."
-    )
+        return f"{found.one} is chosen over {found.other} in {share}% of {total:,} human choices."
+    names = f"{found.one} and {found.other} are not statistically distinguishable"
+    return f"{names}: {share}% of {total:,} choices are for {found.one}."
 
 
 def plain_choices(

@@ -38,11 +38,11 @@ def bias_section(report: CalibrationReport) -> Section | None:
         title="Biases, and what was detectable",
         short="Bias",
         text=(
-            f"Is the judge's error larger for some {NOUNS[report.judge.unit]} than for others? Each effect "
-            "is in points of score. Where none was found, the gray band has the effects that are too small "
-            f"to be detected with 80% power. An effect of {number(findings[0].threshold)} points matters.",
+            f"Is the judge's error larger for some {NOUNS[report.judge.unit]} than for others? Each effect is"
+            " in points of score. The gray band shows effects that are too small to be detected with 80% "
+            f"power. An effect of {number(findings[0].threshold)} points matters.",
             f"Found: {listed(found)}. Not detectable: {hidden} of {len(findings)}."
-            + (f" {left_out} with fewer than {FEWEST} ratings are not drawn." if left_out else ""),
+            + (f" {left_out} with fewer than {FEWEST} ratings are not shown." if left_out else ""),
         ),
         key=(("found", "found"), ("raw", "not found"), ("band", "too small to be detected")),
         figures=tuple(_forests(drawn)),
@@ -208,8 +208,8 @@ def disagreements_section(report: CalibrationReport) -> Section | None:
         title="The worst disagreements",
         short="Disagreements",
         text=(
-            f"{NOUNS[report.judge.unit].capitalize()} on which the judge was most certain of another label "
-            "than people gave. Some of these are errors of the judge, some of the rater. "
+            f"{NOUNS[report.judge.unit].capitalize()} with the highest judge probability for a label other "
+            "than the human one. Some are errors of the judge, some of the rater. "
             f"{len(examples)} of {total} are shown; report.json has them all.",
         ),
         examples=examples,

@@ -29,8 +29,8 @@ def models_section(report: CalibrationReport) -> Section:
     }
     refused = [item.model for item in report.models.rows if item.how == "refused"]
     text = [
-        "The judge's own figures are corrected by human ratings where a model has some, by the calibration "
-        "line through rated models where it has none, and refused where that line does not apply."
+        "The judge's shares are corrected with human ratings of the model if there are any, otherwise with "
+        "the calibration line through rated models. No level is given if that line does not apply."
     ]
     if crowd_errors:
         low, high = min(crowd_errors.values()), max(crowd_errors.values())

@@ -75,7 +75,9 @@ def say_choice(report: CalibrationReport) -> list[str]:
         return []
     chosen, within = choose_judge(report), _best_judges(report)
     if chosen is None:
-        return [f"No judge can be chosen yet: none is shown to agree better than {rivals(report)[0][0]}."]
+        return [
+            f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}."
+        ]
     best, *others = within
     sentence = f"{best.name} agrees with your raters best (weighted kappa {_plain(_kappa(best, report))})"
     if chosen is not best:
@@ -111,8 +113,8 @@ def _headline(report: CalibrationReport) -> str:
         return f"Do not rely on it yet: {data.ratings:,} ratings are too few for an interval."
     if unbeaten := _unbeaten(report):
         name, reached = unbeaten[0]
-        than = "agrees no better" if kappa.value < reached.value + CLOSE else "is not shown to agree better"
-        return f"Do not rely on it yet: on your {data.ratings:,} ratings it {than} than {name}."
+        than = "no better" if kappa.value < reached.value + CLOSE else "not significantly better"
+        return f"Do not rely on it yet: on your {data.ratings:,} ratings it agrees {than} than {name}."
     if data.speaks_for != "people":
         return f"Do not generalize to people at large yet: only {count_people(data.raters)} rated."
     rated = f"Use it for the {len(data.models):,} rated models only"
@@ -120,9 +122,8 @@ def _headline(report: CalibrationReport) -> str:
     if new is None:
         return f"{rated}."
     if not new.holds:
-        return (
-            f"{rated}: it missed the human level on {new.count - new.covered} of {new.count} models left out."
-        )
+        missed = new.count - new.covered
+        return f"{rated}: its interval missed the human level on {missed} of {new.count} models left out."
     precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     if new.half > USEFUL * (1 if data.has_shares else len(data.scale) - 1):
         return f"{rated}: {precision} only."
@@ -167,30 +168,28 @@ def _unbeaten(report: CalibrationReport) -> list[tuple[str, Estimate]]:
 
 
 def refuse_part(report: CalibrationReport) -> str | None:
-    """Why a part of empathy is not told by this judge: it is not shown to agree better than counting words.
+    """Return why a dimension cannot be calibrated: the judge agrees no better than counting words; else None.
 
-    The whole was held against people before it was shipped; of a part nobody knows that yet.
+    The shipped judge was validated on empathy as a whole, not on single dimensions.
     """
     if not report.judge.dimension_note:
         return None
     if not any(item.name == "length" for item in report.baselines):
-        raise UserError(
-            "--exchanges: a part of empathy is held against counting words, which takes the texts: add them"
-        )
+        raise UserError("--exchanges: needed to compare the judge with counting words; pass the replies")
     kappa, unbeaten = report.agreement.metrics[report.headline], _unbeaten(report)
     if kappa.interval is not None and not unbeaten:
         return None
     others = " and ".join(f"{name} ({_plain(Estimate(item.value, None))})" for name, item in unbeaten)
     return (
-        f"{in_words(report.judge.dimension)} is refused: with a weighted kappa of {_plain(kappa)} this judge"
-        f" is not shown to agree with people better than {others or RIVALS['length']}. No calibration was"
-        " written."
+        f"{in_words(report.judge.dimension)} cannot be calibrated: with a weighted kappa of {_plain(kappa)}, "
+        f"this judge agrees with people not significantly better than {others or RIVALS['length']}. "
+        "No calibration was written."
     )
 
 
 def _say_use(report: CalibrationReport) -> str:
     if _unbeaten(report) or not isfinite(report.agreement.metrics[report.headline].value):
-        return "Not by itself: where human ratings exist, use them."
+        return "Not by itself: use human ratings where they exist."
     if report.data.speaks_for != "people":
         return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
     return f"For models, yes, once corrected. For single {NOUNS[report.judge.unit]}, no."
@@ -293,7 +292,7 @@ def _say_bias(report: CalibrationReport) -> str:
     hidden = [item.audit for item in report.findings if item.verdict == "could not have been found"]
     if hidden:
         sentences.append(
-            f"{len(hidden)} of {len(report.findings)} biases could not have been detected with these ratings "
+            f"{len(hidden)} of {len(report.findings)} biases are undetectable with these ratings "
             f"({', '.join(sorted(set(hidden)))})."
         )
     return " ".join(sentences) or "No bias that matters was found, and one would have been detected."
@@ -318,7 +317,7 @@ def _say_missing(report: CalibrationReport) -> str:
     noun = NOUNS[report.judge.unit]
     return (
         f"Excluded: {unscored:,} rated {noun} without a score and "
-        f"{report.data.unjudged:,} that the judge was not given."
+        f"{report.data.unjudged:,} not passed to the judge."
     )
 
 

@@ -125,7 +125,7 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
     if compared.tests > 1:
         yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
     if compared.baselines:
-        yield "study: human ratings from the published study, on its own 2,000 prompts."
+        yield "study: human ratings of the published study, on its 2,000 prompts."
     yield from say_outside(compared.outside, unit)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
@@ -134,8 +134,8 @@ def _variant_notes(compared: ComparedRuns) -> Iterator[str]:
     if compared.are_variants:
         yield (
             "Compared as variants of one model (--variants): the judge's errors on them are assumed to"
-            f" correlate at {VARIANT_CORRELATION:g}, which narrows the interval of their difference. Nothing"
-            " here checks that."
+            f" correlate at {VARIANT_CORRELATION:g}, which narrows the interval of their difference. This "
+            "assumption is not checked."
         )
     elif compared.repeated:
         yield (
@@ -169,7 +169,7 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
         )
     ]
     if examples := tuple(_examples(compared, texts or {})):
-        ending = "" if unit != CONVERSATION else " Shown is how each conversation ended."
+        ending = "" if unit != CONVERSATION else " The end of each conversation is shown."
         sections.append(
             Section(
                 name="prompts",
@@ -273,7 +273,7 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
     if compared.corrector.calibration is None:
-        yield "Calibrate the judge with human ratings; without them the verdict is at most probable."
+        yield "Calibrate the judge with human ratings; without them the best verdict is 'probably better'."
     elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]

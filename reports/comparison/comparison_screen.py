@@ -62,7 +62,7 @@ def _print_prompts(compared: ComparedRuns, texts: Mapping[str, Exchange], screen
         return
     screen.print()
     unit = compared.judge.unit
-    ending = "" if unit == REPLY else "; shown is how each ended"
+    ending = "" if unit == REPLY else "; the end of each is shown"
     print_text(screen, f"Largest differences (score of a {unit}, 1 to 3{ending})", "bold")
     for number, gap in enumerate(gaps[:SHOWN], start=1):
         print_text(screen, f"{number}. {_short(texts[gap.contents[0]].prompt)}", "dim")

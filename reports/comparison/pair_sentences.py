@@ -19,7 +19,7 @@ BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
     "both": "by human ratings and the calibrated judge",
-    "judge": "by the judge alone, which was not compared with human ratings",
+    "judge": "by the judge alone",
 }
 
 
@@ -43,14 +43,14 @@ def describe_unscored(pair: Difference, unit: str) -> str:
     text = f"Unscored: {shares}."
     if pair.is_withheld:
         return (
-            f"{text} No verdict: it does not hold with every unscored {unit} counted as Bad, as it must where"
-            f" more than {MOST_UNSCORED:.0%}, or {100 * MOST_MORE_UNSCORED:g} points more than of the other"
+            f"{text} No verdict: it changes if every unscored {unit} counts as Bad, which is required where "
+            f"more than {MOST_UNSCORED:.0%}, or {100 * MOST_MORE_UNSCORED:g} points more than of the other"
             " model, are unscored."
         )
     if not pair.is_robust:
         text += " The unscored rows could change this verdict."
     if is_much_unscored(*pair.unscored) and pair.verdict != "inconclusive":
-        text += f" It holds with every unscored {unit} counted as Bad."
+        text += f" It does not change if every unscored {unit} counts as Bad."
     return text
 
 
@@ -99,8 +99,8 @@ def describe_wins(pair: Difference, unit: str) -> str:
     ties = counts.prompts - counts.wins - counts.losses
     tied = f" ({ties:,} tied)" if ties else ""
     return (
-        f"The judge prefers {pair.one} on {counts.wins:,} of {counts.prompts:,} {PROMPT_NOUNS[unit]}"
-        f" and {pair.other} on {counts.losses:,}{tied}."
+        f"The judge scores {pair.one} higher on {counts.wins:,} of {counts.prompts:,} {PROMPT_NOUNS[unit]}"
+        f" and {pair.other} higher on {counts.losses:,}{tied}."
     )
 
 
@@ -113,7 +113,7 @@ def describe_certainty(pair: Difference) -> str:
     if pair.verdict == "inconclusive":
         return ""
     if pair.how == "judge":
-        return "The judge's difference is significant, but the judge was not compared with human ratings."
+        return "This is significant at the 5% level, but the judge was not validated with human ratings."
     pair = favored(pair)
     return f"The probability that people prefer {pair.one} is about {100 * pair.probability:.0f}%."
 

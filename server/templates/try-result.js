@@ -1,9 +1,9 @@
-// How the page to try the judge draws an answer. Text becomes text nodes only: the browser refuses markup from strings.
+// Draws the result on the page to try the judge. Text becomes text nodes only; the browser rejects markup in strings.
 "use strict";
 
 const LABELS = ["Bad", "Okay", "Good"];
-const STRONGEST = 0.5; // points of score that give the full colour, as in the reports
-const TINT = 0.45; // of the pure colour; more, and the text upon it could not be read
+const STRONGEST = 0.5; // points of score for the full color, as in the reports
+const TINT = 0.45; // share of the pure color; more would make the text unreadable
 
 function make(tag, className, ...children) {
   const node = document.createElement(tag);
@@ -12,7 +12,7 @@ function make(tag, className, ...children) {
   return node;
 }
 
-// Text of unknown direction, kept from turning its neighbours around.
+// Text of unknown direction, isolated from the text around it.
 const apart = (text) => make("bdi", "", String(text));
 const figure = (value, places = 2) => value.toFixed(places).replace("-", "\u2212");
 const sentence = (text) => String(text).replace(/^\p{Ll}/u, (letter) => letter.toUpperCase()).replace(/(?<![.!?])$/, ".");
@@ -20,20 +20,20 @@ const isFigure = (value) => typeof value === "number" && Number.isFinite(value);
 
 function show(asked, answer) {
   const names = asked.length > 1 ? ["Reply A", "Reply B"] : ["The reply"];
-  const title = make("h2", "", asked.length > 1 ? "Two replies, side by side" : "What a crowd might say");
+  const title = make("h2", "", asked.length > 1 ? "Two replies, side by side" : "Estimated human rating");
   title.id = "result-title";
-  const changed = make("p", "note changed", "You have changed the text since this was judged.");
-  changed.hidden = JSON.stringify(exchanges()) === JSON.stringify(asked); // one may go on typing during the call
+  const changed = make("p", "note changed", "You have changed the text since it was scored.");
+  changed.hidden = JSON.stringify(exchanges()) === JSON.stringify(asked); // the text may change during the call
   const cards = make("div", asked.length > 1 ? "cards two" : "cards one",
     ...asked.map((exchange, place) => card(names[place], exchange, answer.judgments[place])));
-  const prompt = make("div", "asked", make("p", "said", "The person said"), quote(asked[0].prompt));
+  const prompt = make("div", "asked", make("p", "said", "Message"), quote(asked[0].prompt));
   result.replaceChildren(title, changed, ...flags(answer.judgments), prompt,
     ...(asked.length > 1 ? [comparison(answer.judgments)] : []), cards, ...legend(answer.judgments), trust(answer));
   result.hidden = false;
   document.body.classList.add("has-result");
   say(answer.judgments.map((judgment, place) => `${names[place]}: ${judgment.label || "unscored"}.`).join(" "));
   result.focus({ preventScroll: true });
-  result.scrollIntoView(); // to its top, where the focus alone would show its edge
+  result.scrollIntoView(); // to its top, because focus alone shows only its edge
 }
 
 function quote(text, className = "") {
@@ -46,7 +46,7 @@ function flags(judgments) {
   const found = [...new Set(judgments.map(({ flag }) => flag).filter(Boolean))];
   return found.map((flag) => make("p", "flag",
     make("strong", "", "This may come from somebody in danger"), " (", apart(flag), ").",
-    " Do not choose or send a reply by this judgment: let a person who can help read it now. If it is about you or somebody near you, call your local emergency number."));
+    " Do not choose or send a reply based on this score. Have a person who can help read it now. If it is about you or somebody near you, call your local emergency number."));
 }
 
 function card(name, exchange, judgment) {
@@ -54,7 +54,7 @@ function card(name, exchange, judgment) {
   const reply = marked(name, exchange.response, judgment);
   if (!judgment.label || !isFigure(judgment.score)) {
     return make("article", "card", heading,
-      make("div", "", make("p", "label none", "Unscored"), make("p", "", "The judge gave no judgment: ", apart(judgment.unscored || "no reason was given"), ".")), reply);
+      make("div", "", make("p", "label none", "Unscored"), make("p", "", "No score: ", apart(judgment.unscored || "no reason was given"), ".")), reply);
   }
   const figures = make("div", "", make("p", "label", judgment.label),
     make("p", "score", "score ", make("strong", "", figure(judgment.score)), ", from 1 (Bad) to 3 (Good)"),
@@ -75,7 +75,7 @@ function bars({ label, probabilities }) {
 
 function notLikeliest({ label, probabilities }) {
   const isLikeliest = Math.max(...Object.values(probabilities)) === probabilities[label];
-  return isLikeliest ? [] : [make("p", "score", "This judge says Good only above 50\u00a0%, and Okay below.")];
+  return isLikeliest ? [] : [make("p", "score", "This judge returns Good only if P(Good) is above 50%.")];
 }
 
 function effectText(effect) {
@@ -84,23 +84,23 @@ function effectText(effect) {
   return effect > 0 ? `\u25b2\u00a0+${figure(effect)}` : `\u25bc\u00a0${figure(effect)}`;
 }
 
-const DOUBT = "But a neutral sentence in its place does not move the score the same way, so this says little about what the part says.";
+const DOUBT = "But a neutral sentence in its place has a different effect, so the content of the part may not be the cause.";
 
 function effectInWords({ effect, is_doubtful: isDoubtful }, score) {
-  if (!isFigure(effect)) return "What this part does cannot be said.";
-  if (Math.abs(effect) < 0.005) return "This part hardly moved the score.";
+  if (!isFigure(effect)) return "The effect of this part is unknown.";
+  if (Math.abs(effect) < 0.005) return "This part had almost no effect on the score.";
   const way = effect > 0 ? "raised" : "lowered";
   return `This part ${way} the score by ${figure(Math.abs(effect))}: without it, ${figure(score - effect)} rather than ${figure(score)}.${isDoubtful ? ` ${DOUBT}` : ""}`;
 }
 
 // The reply with its parts marked. One tab stop; the arrow keys move between the parts.
 function marked(name, reply, judgment) {
-  const rationale = judgment.rationale ? [make("p", "said", "The judge’s own words"), quote(judgment.rationale, "rationale")] : [];
+  const rationale = judgment.rationale ? [make("p", "said", "The judge’s rationale"), quote(judgment.rationale, "rationale")] : [];
   const parts = isFigure(judgment.score) && Array.isArray(judgment.parts) ? judgment.parts : [];
   if (!parts.length) return make("div", "", make("p", "said", "The reply"), quote(reply, "marked"), ...rationale);
   const line = make("p", "effect-line", matchMedia("(hover: none)").matches
     ? "Tap a part to read its effect." : "Point at a part, or move to it with Tab and the arrow keys, to read its effect.");
-  line.setAttribute("aria-hidden", "true"); // each part says the same itself
+  line.setAttribute("aria-hidden", "true"); // each part has the same text
   const marks = parts.map((part) => mark(part, judgment.score));
   marks.forEach((item, place) => {
     item.tabIndex = place ? -1 : 0;
@@ -112,7 +112,7 @@ function marked(name, reply, judgment) {
   marks.forEach((item, place) => block.append(item, parts[place].text.match(/\s*$/)[0]));
   block.setAttribute("role", "group");
   block.setAttribute("aria-label", `${name}, part by part`);
-  return make("div", "", make("p", "said", "What drove the score"), block, line, ...rationale);
+  return make("div", "", make("p", "said", "Effect of each part on the score"), block, line, ...rationale);
 }
 
 function mark(part, score) {
@@ -141,26 +141,26 @@ function legend(judgments) {
     make("ul", "legend",
       make("li", "", make("b", "raised", "\u25b2\u00a0+"), " raised the score"),
       make("li", "", make("b", "lowered", "\u25bc\u00a0\u2212"), " lowered it"),
-      make("li", "", make("b", "", "0.00"), " hardly moved it"),
-      make("li", "", make("b", "", "\u2013"), " cannot be said"),
-      make("li", "", make("b", "", "?"), " does not hold: a neutral sentence in its place does not move the score the same way")),
-    make("p", "hint", "Each figure is the score less the score without that part. Without a part a reply is also shorter, which counts too: compare the parts with each other."),
+      make("li", "", make("b", "", "0.00"), " had almost no effect"),
+      make("li", "", make("b", "", "\u2013"), " is unknown"),
+      make("li", "", make("b", "", "?"), " may not be due to the content: a neutral sentence in its place has a different effect")),
+    make("p", "hint", "Each figure is the score minus the score without that part. Removing a part also shortens the reply, which affects the score: compare the parts with each other."),
   ];
 }
 
 function comparison(judgments) {
   const [a, b] = judgments.map(({ score }) => score);
-  if (!isFigure(a) || !isFigure(b)) return make("p", "winner", "Not both replies were judged, so nothing can be said of the two.");
+  if (!isFigure(a) || !isFigure(b)) return make("p", "winner", "One of the replies has no score, so they cannot be compared.");
   const gap = Math.abs(a - b);
   const said = gap < 0.005 ? `Both replies score ${figure(a)}.`
-    : `Reply ${a > b ? "A" : "B"} scores higher, ${figure(Math.max(a, b))} against ${figure(Math.min(a, b))}.`;
-  return make("p", "winner", said, make("span", "", ` One pair shows little about who or what writes the better replies.`));
+    : `Reply ${a > b ? "A" : "B"} scores higher, ${figure(Math.max(a, b))} vs. ${figure(Math.min(a, b))}.`;
+  return make("p", "winner", said, make("span", "", ` One pair is not enough to compare two authors.`));
 }
 
 function trust(answer) {
   const judge = answer.judge || {};
   const section = make("div", "trust", make("h3", "", "How far to trust this"),
-    make("p", "", make("strong", "", "Little, for one reply."), " It must not decide about people, nor about replies to somebody in danger."),
+    make("p", "", make("strong", "", "Not for one reply alone."), " Do not use it for decisions about people, or about replies to somebody in danger."),
     answer.note ? make("p", "", apart(sentence(answer.note))) : null);
   if (Array.isArray(answer.caveats) && answer.caveats.length) {
     section.append(make("ul", "points", ...answer.caveats.map((caveat) => make("li", "", apart(caveat)))));

@@ -1,6 +1,6 @@
-// The page to try the judge: what was typed, the call, and what is said when it fails. Drawing is in try-result.js.
+// The page to try the judge: form, request and errors. try-result.js draws the result.
 
-const SLOW = 5000; // milliseconds after which a wait is spoken of
+const SLOW = 5000; // milliseconds after which a message about the wait is shown
 const EXAMPLE = {
   prompt: "We handed over the keys to my grandmother’s house today. I walked through the empty rooms one last time, and the kitchen still smelled of her bread.",
   emotion: "nostalgic",
@@ -12,8 +12,8 @@ const EXAMPLE = {
 const $ = (id) => document.getElementById(id);
 const form = $("exchange"), result = $("result"), judgeButton = $("judge");
 const FIELDS = ["prompt", "emotion", "situation", "reply-a", "reply-b"];
-let waiting = null; // what stops the call under way
-let kept = null; // what was typed before the example
+let waiting = null; // aborts the current call
+let kept = null; // the text typed before the example
 
 const isComparing = () => !$("second").hidden;
 
@@ -47,14 +47,14 @@ function toggleExample() {
   if (kept) {
     fill(kept);
     kept = null;
-    say("Your own text is back.");
+    say("Your own text is restored.");
   } else {
     const before = typed();
     kept = FIELDS.some((id) => before[id].trim() && before[id] !== EXAMPLE[id]) ? before : null;
     fill({ ...EXAMPLE, second: true });
     say("An example is filled in, with two replies to compare.");
   }
-  $("example").textContent = kept ? "Put back what I had typed" : "Fill in an example";
+  $("example").textContent = kept ? "Restore my text" : "Fill in an example";
 }
 
 function clearMarks() {
@@ -72,7 +72,7 @@ function isReady() {
   const empty = needed.find((id) => !$(id).value.trim());
   if (!empty) return true;
   const name = document.querySelector(`label[for="${empty}"]`).textContent;
-  complain(`“${name}” is empty.`, "The judge needs both what was said and a reply to it.");
+  complain(`“${name}” is empty.`, "The judge needs both the message and the reply.");
   $(empty).setAttribute("aria-invalid", "true");
   $(empty).setAttribute("aria-describedby", "problem");
   $(empty).focus();
@@ -99,9 +99,9 @@ async function ask() {
   const asked = exchanges();
   const stop = new AbortController();
   setWaiting(stop);
-  say("The judge is reading\u2026");
+  say("Scoring\u2026");
   const timer = setTimeout(() => {
-    say("Still waiting: the judge is slow or busy. What you typed stays here.");
+    say("Still waiting: the judge is slow or busy. Your text is still here.");
     $("stop").hidden = false;
   }, SLOW);
   try {
@@ -120,7 +120,7 @@ async function ask() {
 async function call(asked, signal) {
   const headers = { "Content-Type": "application/json" };
   const key = $("key").value;
-  if (/[^\x20-\x7e]/.test(key)) throw { status: 401 }; // no header can carry it, so no server has it
+  if (/[^\x20-\x7e]/.test(key)) throw { status: 401 }; // not allowed in a header, so it cannot be a valid key
   if (key) headers.Authorization = `Bearer ${key}`;
   const response = await fetch("v1/score", {
     method: "POST", headers, signal, cache: "no-store", redirect: "error",
@@ -139,20 +139,20 @@ function tell(error) {
   if (error.status === 401) return askForKey();
   if (error.status === 503) {
     const seconds = /^\d+$/.test(error.retry || "") ? Number(error.retry) : null;
-    if (seconds === null) return complain("The judge is busy. Try again in a moment; what you typed is still here.", told);
-    return complain(`The judge is busy. Try again in ${seconds} second${seconds === 1 ? "" : "s"}; what you typed is still here.`);
+    if (seconds === null) return complain("The judge is busy. Try again in a moment; your text is still here.", told);
+    return complain(`The judge is busy. Try again in ${seconds} second${seconds === 1 ? "" : "s"}; your text is still here.`);
   }
-  if (error.status === "unreached") return complain("The server did not answer.", "It may have stopped, or the network is down. What you typed is still here; try again.");
-  if (error.status === "unread") return complain("The server’s answer cannot be read by this page.", "What you typed is still here.");
-  if (error.status) return complain(`The server did not judge this (status ${error.status}).`, told || "What you typed is still here.");
-  if (error.name === "AbortError") return say("Stopped. What you typed is still here.");
-  complain("The server’s answer cannot be shown by this page.", "What you typed is still here.");
+  if (error.status === "unreached") return complain("The server did not answer.", "It may have stopped, or the network is down. Your text is still here; try again.");
+  if (error.status === "unread") return complain("This page cannot read the server’s answer.", "Your text is still here.");
+  if (error.status) return complain(`The server did not score this (status ${error.status}).`, told || "Your text is still here.");
+  if (error.name === "AbortError") return say("Stopped. Your text is still here.");
+  complain("This page cannot show the server’s answer.", "Your text is still here.");
 }
 
 function askForKey() {
   const tried = $("key").value !== "";
   $("locked").hidden = false;
-  complain(tried ? "That key was not accepted." : "This server asks for a key.", "Type it in the field above and judge again; what you typed is still here.");
+  complain(tried ? "That key was not accepted." : "This server needs a key.", "Enter it in the field above and try again; your text is still here.");
   $("key").focus();
   $("key").select();
 }

@@ -72,7 +72,7 @@ def test_tampering_is_refused(tmp_path) -> None:
         (b'{"format": 1, "digest": NaN}', "damaged"),
         (b"[]", "not a calibration"),
         (b'{"judge": "x"}', "not a calibration"),
-        (b'{"format": 1, "digest": ""}', f"this version reads {FORMAT}; make it anew"),
+        (b'{"format": 1, "digest": ""}', f"this version reads {FORMAT}; run `calibrate` again"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_name(tmp_path, content: bytes, says: str) -> None:
@@ -91,7 +91,7 @@ def test_a_field_of_the_wrong_kind_is_named(tmp_path) -> None:
 
 
 def test_none_there_is_said(tmp_path) -> None:
-    with pytest.raises(UserError, match="make it anew with `calibrate`"):
+    with pytest.raises(UserError, match="run `calibrate` again"):
         read_calibration(tmp_path / "calibration.json")
 
 
@@ -103,7 +103,7 @@ def test_none_there_is_said(tmp_path) -> None:
         ({}, date(2025, 5, 30), "expired on 2025-05-30"),
         ({}, date(2024, 2, 27), None),  # a night dated before it was made
         ({"name": "length"}, date(2025, 3, 2), "another judge:"),
-        ({"version": "2"}, date(2025, 3, 2), "another judge version"),
+        ({"version": "2"}, date(2025, 3, 2), "is for judge version"),
         ({"rubric": "x"}, date(2025, 3, 2), "another rubric"),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_calibration_of_the_run_is_found_beside_it(make_run: Runs) -> None:
     made = calibration()
     run = make_run("one", {"a": 0.6, "b": 0.5}, calibration=made.digest)
     lost = ask(run)
-    assert lost["calibration"] is None and "not at hand" in lost["says"]
+    assert lost["calibration"] is None and "was not found" in lost["says"]
     write_calibration(run / "calibration.json", made)
     assert ask(run)["calibration"]["digest"] == made.digest
     assert ask(run, calibration="none")["calibration"] is None
@@ -242,7 +242,7 @@ def test_ratings_of_some_responses_correct_a_run(make_run: Runs, tmp_path: Path)
     assert result["pairs"][0]["judge"]["value"] < 0
     assert result["never_met"] == []
     write_rows(tmp_path / "others.jsonl", [asdict(rows[0]) | {"id": "x"}])
-    with pytest.raises(UserError, match="none belongs to a scored response"):
+    with pytest.raises(UserError, match="no rating matches a scored reply"):
         ask(run, ratings=tmp_path / "others.jsonl")
 
 
@@ -264,7 +264,7 @@ def test_two_judges_are_not_compared(make_run: Runs) -> None:
 
 def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> None:
     run = make_run("one", {"a": 0.6})
-    with pytest.raises(UserError, match="one model only, 'a'; give another run or file too"):
+    with pytest.raises(UserError, match="one model only, 'a'; pass another run or file"):
         ask(run)
     with pytest.raises(UserError, match="given twice"):
         ask(run, run)

@@ -50,8 +50,8 @@ def test_a_judge_that_did_not_change_has_a_shift_of_exactly_zero() -> None:
     found = world(np.random.default_rng(3), model=-0.1)
     assert to_plain(found.judge) == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert found.model == found.total
-    assert found.sentence.startswith(f"The model moved, the judge is not shown to have: of {MINUS}")
-    assert "the judge's part is 0.0 points [0.0, 0.0] by the anchors" in found.sentence
+    assert found.sentence.startswith(f"The model changed; no significant change of the judge: change {MINUS}")
+    assert "judge 0.0 points [0.0, 0.0]" in found.sentence
     json.dumps(to_plain(found))
 
 
@@ -67,7 +67,7 @@ def test_a_judge_that_squeezes_the_scale_is_told_to_make_the_split_rough() -> No
     rng = np.random.default_rng(7)
     squeezed = world(rng, judge=-0.05, tilt=-0.4, noise=0.02)
     assert squeezed.slope.interval is not None and squeezed.slope.interval.high < 0
-    assert "further up the worse it found a response" in squeezed.sentence
+    assert "rose more for worse replies" in squeezed.sentence
     flat = [world(rng, judge=-0.05).slope.interval for _ in range(300)]
     held = sum(interval is not None and interval.low <= 0 <= interval.high for interval in flat)
     assert held >= 0.92 * 300

@@ -63,8 +63,8 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
         ([rated("1/ada", 3), rated("1/ada", 2)], r"more than one by 'ann on 1/ada'; keep one"),
         ([rated("1/ada", 4)], "rating 4 of '1/ada' is not on the scale from 1 to 3"),
         ([rated("1/ada", 2.5)], "rating 2.5 of '1/ada' lies between two levels"),
-        ([rated("1/ada", 2, "")], "names no rater"),
-        ([rated("x", 2)], "ids of ratings and judgments do not meet"),
+        ([rated("1/ada", 2, "")], "has no rater"),
+        ([rated("x", 2)], "ids of ratings and judgments differ"),
         ([rated("1/ada", 2, dimension="tone")], "none of the dimension 'empathy'"),
     ],
 )
@@ -74,7 +74,7 @@ def test_mistakes_are_refused_by_name(ratings: list[Rating], said: str) -> None:
 
 
 def test_judgments_that_cannot_be_paired_are_refused() -> None:
-    with pytest.raises(UserError, match="'1/ada' judged more than once"):
+    with pytest.raises(UserError, match="'1/ada' scored more than once"):
         pair([judged(1, 0.8), judged(1, 0.7)], [rated("1/ada", 3)])
     with pytest.raises(UserError, match="label 'Good' is none of 1, 2, 3, 4, 5"):
         pair([judged(1, 0.8)], [rated("1/ada", 3)], scale=FIVE)
@@ -118,8 +118,8 @@ def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"id": "a", "grade": "3"}], ": no row says anything; expected a column score, rating, label, or"),
-        ([{"id": "a", "score": "1"}, {"id": "a", "score": "2"}], ":3: id: 'a' stands at line 2 already"),
+        ([{"id": "a", "grade": "3"}], ": no row has a judgment; expected a column score, rating, label, or"),
+        ([{"id": "a", "score": "1"}, {"id": "a", "score": "2"}], ":3: id: 'a' is already at line 2"),
         ([{"id": "", "score": "1"}], ":2: id: missing or empty"),
         ([{"id": "a", "Bad": "0.5", "Okay": "0.5"}], ":2: Good: missing, though Bad is there"),
         ([{"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}], ":2: Bad: expected a probability, not 'x'"),

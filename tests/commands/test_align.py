@@ -58,7 +58,7 @@ def test_run_then_report(tmp_path: Path) -> None:
     assert re.search(r"^Anger +positive +30 +29\.2 \(0\.4\) +20\.0 \(0\.0\) +↓ ", told.stdout, re.MULTILINE)
     assert "By factor: Depression-5 2 of 6" in told.stdout
     assert "the overall change (negative) is between" in " ".join(told.stdout.split())
-    assert "The situations are ours" in told.stdout
+    assert "The model read the included situations" in told.stdout
     page = Path("report/report.html").read_text(encoding="utf-8")
     assert len(re.findall('<polyline[^>]*class="curve judge"', page)) == 8 * 2 and "Alignment report" in page
     assert "<script" not in page
@@ -71,7 +71,7 @@ def test_the_same_run_asks_for_nothing_again() -> None:
         calls = len(server.calls)
         again = align(*options)
     assert json.loads(first.stdout)["asked"] == calls == 10 + 36
-    assert "(nothing left to ask)" in again.output and len(server.calls) == calls
+    assert "(complete; nothing was sent)" in again.output and len(server.calls) == calls
     assert Path(json.loads(first.stdout)["run"]).parts[0] == "alignments"
 
 
@@ -115,12 +115,12 @@ def test_files_with_missing_columns_are_imported_with_a_count() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run"], "no model: name one with --model"),
-        (["run", "--model", "m", "--scale", "AGQ"], "AGQ: we ship no items of it"),
+        (["run"], "no model: set --model"),
+        (["run", "--model", "m", "--scale", "AGQ"], "AGQ: its items are not included"),
         (["run", "--model", "m", "--scale", "nothing"], "unknown questionnaire 'nothing'"),
         (["run", "--model", "m", "--emotion", "Joy"], "no situations for 'Joy'"),
         (["run", "--model", "m", "--situations", "none.csv"], "none.csv: no such file"),
-        (["run", "--model", "m", "--positive", "--situations", "x.json"], "only ours are rewritten"),
+        (["run", "--model", "m", "--positive", "--situations", "x.json"], "only for the included situations"),
         (["import", "none.csv"], "none.csv: no such file"),
         (["report", "none.jsonl"], "none.jsonl: no such file"),
     ],
@@ -135,7 +135,7 @@ def test_mistakes_are_told_with_a_way_out(words: list[str], said: str) -> None:
 def test_a_server_that_is_not_there_ends_with_exit_code_5() -> None:
     done = align("run", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--out", "run")
     assert done.exit_code == 5
-    assert "is the server running" in done.stderr
+    assert "check that the server runs" in done.stderr
 
 
 @pytest.mark.slow

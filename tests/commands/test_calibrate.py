@@ -145,14 +145,14 @@ def test_ratings_of_one_level_are_inconclusive_and_no_crash(rating: int) -> None
 
 BAD_CALLS = {
     "no ratings": (["theirs.csv"], "RUN... RATINGS"),
-    "ids that do not meet": (["strange.csv", "ratings.csv"], "do not meet"),
+    "ids that do not meet": (["strange.csv", "ratings.csv"], "judgments differ"),
     "another scale": (["theirs.csv", "ratings.csv", "--scale", "1-2"], "not on the scale from 1 to 2"),
-    "no scale": (["theirs.csv", "ratings.csv", "--scale", "5"], "give two or more levels"),
+    "no scale": (["theirs.csv", "ratings.csv", "--scale", "5"], "expected two or more levels"),
     "another dimension": (["theirs.csv", "ratings.csv", "--dimension", "warmth"], "none of the dimension"),
     "a folder that is no run": (["folder", "ratings.csv"], "no finished run here"),
     "a missing file": (["none.csv", "ratings.csv"], "none.csv: no such file"),
     "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row of 'empathy' by 'x'"),
-    "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "these runs have their judges"),
+    "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "not with runs"),
     "a judge that is unknown": (["texts.jsonl", "ratings.csv", "--judge", "lenght"], "mean 'length'?"),
 }
 
@@ -237,7 +237,7 @@ def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted
 def test_score_without_a_calibration_says_so_and_goes_on() -> None:
     done = score_new()
     assert done.exit_code == 0
-    assert "no calibration came with this judge" in done.stdout
+    assert "this judge has no calibration" in done.stdout
     assert "the shares are the judge's own" in score_new("--calibration", "none").stdout
 
 
@@ -245,8 +245,8 @@ def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4
     path, sound = Path("calibration.json"), read_calibration(fitted)
     changes: tuple[tuple[dict[str, Any], str], ...] = (
         ({"created": date(2020, 1, 1)}, "expired on 2020-03-31"),
-        ({"version": "x"}, "another judge version"),
-        ({"judge": "other"}, "another judge: it is for 'other'"),
+        ({"version": "x"}, "is for judge version"),
+        ({"judge": "other"}, "it is for the judge 'other'"),
         ({"rubric": "x"}, "another rubric"),
     )
     for change, said in changes:

@@ -31,7 +31,7 @@ BAD_INPUTS = {
     "an empty file": ("r.jsonl", "", "nothing to score: the file has no rows"),
     "an empty CSV": ("r.csv", "prompt,response\n", "nothing to score: the file has no rows"),
     "broken JSON": ("r.jsonl", lines_of(GOOD, GOOD, '{"prompt": "a", '), "r.jsonl:3: not JSON"),
-    "no object": ("r.jsonl", lines_of(GOOD, "[1]"), "r.jsonl:2: a JSON object was expected, not list"),
+    "no object": ("r.jsonl", lines_of(GOOD, "[1]"), "r.jsonl:2: expected a JSON object, not list"),
     "a number": (
         "r.jsonl",
         lines_of({**GOOD, "response": 5}),
@@ -47,16 +47,16 @@ BAD_INPUTS = {
     "a huge response": (
         "r.jsonl",
         lines_of({"prompt": "p", "response": "x" * 200_000}),
-        "r.jsonl:1: response: 200,000 characters, and at most 100,000 are allowed",
+        "r.jsonl:1: response: 200,000 characters; at most 100,000 are allowed",
     ),
     "duplicate ids": (
         "r.jsonl",
         lines_of({**GOOD, "id": "a"}, {**GOOD, "id": "a"}),
-        "r.jsonl:2: id: 'a' stands at line 1 already",
+        "r.jsonl:2: id: 'a' is already at line 1",
     ),
-    "an unknown suffix": ("r.docx", "x", "r.docx: unknown kind of file; use one of .jsonl, "),
+    "an unknown suffix": ("r.docx", "x", "r.docx: unknown file type; use one of .jsonl, "),
     "no Parquet": ("r.parquet", "x", "r.parquet: not a Parquet file"),
-    "an empty folder": (".", None, "no file there to read; use one of .jsonl"),
+    "an empty folder": (".", None, "no file to read; use one of .jsonl"),
 }
 
 
@@ -131,7 +131,7 @@ def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Wr
     assert "10 judged in" in score(path, "--limit", 10, "-v").stdout
     assert "20 judged in" in score(path, "-v").stdout
     assert "nothing left" in score(path, "--limit", 5, "-v").stdout
-    assert "more than --limit 5: this run held the others already" in score(path, "--limit", 5).stdout
+    assert "more than --limit 5: this run had the others already" in score(path, "--limit", 5).stdout
     score(path, "--out", "unbroken")
     (limited,) = Path("runs").iterdir()
     for name in ("judgments.jsonl", "summary.json"):
@@ -162,7 +162,7 @@ def test_another_judge_or_input_on_a_folder_is_refused(write_responses: Write) -
     assert "--out" in other.stderr
     assert "input " in score(write_responses(7), "--out", "run").stderr
     in_the_way = score(path, "--out", "responses.jsonl/run")
-    assert in_the_way.exit_code == 2 and "a file is in the way" in in_the_way.stderr
+    assert in_the_way.exit_code == 2 and "is a file" in in_the_way.stderr
 
 
 def test_import_writes_what_it_read_and_what_it_could_not() -> None:

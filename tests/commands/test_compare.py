@@ -78,7 +78,7 @@ def test_another_baseline_and_fewer_models() -> None:
     path = write_csv("ratings.csv", ratings(a=0.5, b=0.8, c=0.5))
     refused = run("compare", path)
     assert refused.exit_code == 2
-    assert "no ratings of 'human'; name the model to compare with: --baseline a or b or c" in refused.stderr
+    assert "no ratings of 'human'; set the model to compare with: --baseline a or b or c" in refused.stderr
     done = run("compare", path, "--baseline", "a", "--models", "b", "--json")
     assert json.loads(done.stdout)["models"] == ["a", "b"]
     assert json.loads(done.stdout)["left_out"] == ["c"]
@@ -94,7 +94,7 @@ def test_ratings_that_name_no_model_learn_it_from_their_exchanges() -> None:
     Path("exchanges.jsonl").write_text("".join(json.dumps(row) + "\n" for row in exchanges))
     Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     refused = run("compare", "ratings.jsonl")
-    assert refused.exit_code == 2 and "or the rated responses with --exchanges" in refused.stderr
+    assert refused.exit_code == 2 and "pass the rated replies with --exchanges" in refused.stderr
     done = run("compare", "ratings.jsonl", "--exchanges", "exchanges.jsonl")
     assert done.exit_code == 0, done.output
     assert "b: Good more often than human" in done.stdout
@@ -103,7 +103,7 @@ def test_ratings_that_name_no_model_learn_it_from_their_exchanges() -> None:
 BAD = {
     "another scale": ([{"model": "human", "rater": "a", "rating": 5, "emotion": "sad"}], "--scale 1-5"),
     "one model": ([{"model": "human", "rater": "a", "rating": 2, "emotion": "sad"}], "one model only"),
-    "no rater": ([{"id": 1, "model": "human", "rating": 2}] * 2, "no column tells by whom"),
+    "no rater": ([{"id": 1, "model": "human", "rating": 2}] * 2, "there is no rater column"),
     "twice": ([{"id": 1, "model": "human", "rater": "a", "rating": 2}] * 2, "'a' rated '1' 2 times"),
 }
 
@@ -148,7 +148,7 @@ def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> No
     assert done.exit_code == 0, done.output
     text = " ".join(done.stdout.split())
     assert text.startswith("new is probably better than old.")
-    assert "The judge prefers new on 24 of 24 prompts and old on 0." in text
+    assert "scores new higher on 24 of 24 prompts and old higher on 0." in text
     assert "Largest differences" in text and text.count("all I can think about") == 3
     assert max(map(len, done.stdout.splitlines())) <= 80
     page = Path("page.html").read_text(encoding="utf-8")

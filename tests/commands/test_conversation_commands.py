@@ -77,4 +77,4 @@ def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
     assert all(model["corrected"] or model["refused"] for model in summary["models"])
     run("score", "rows.jsonl", "--judge", "length", "--unit", "reply", "--out", "replies")
     mixed = CliRunner().invoke(cli.main, ["calibrate", "run", "replies", "ratings.jsonl"])
-    assert "calibrate each alone" in mixed.output
+    assert "calibrate them separately" in mixed.output

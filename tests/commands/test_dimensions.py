@@ -16,7 +16,7 @@ from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
 
 WORDS = ("day", "garden", "rain", "week", "long", "walk", "tea", "house", "letter", "light")
-NOTE = "These figures are of explorations, not of empathy as a whole. Good means: a particular feeling"
+NOTE = "These figures measure explorations, not empathy as a whole. Good means: a particular feeling"
 PARTS = sorted(path.stem for path in RUBRICS.glob("*.toml") if read_rubric(path.stem).is_part)
 
 
@@ -113,4 +113,4 @@ def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: Scri
     assert "is refused" in Path("cal/report.html").read_text()
     without = run("calibrate", "run", "ratings.jsonl", "--scale", "0-2", "--out", "other")
     assert without.exit_code == 2
-    assert "--exchanges: a part of empathy is held against counting words" in without.output
+    assert "--exchanges: needed to compare the judge with counting words" in without.output

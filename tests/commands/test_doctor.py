@@ -125,7 +125,7 @@ def test_a_server_that_is_not_there_fails_with_the_way_out(monkeypatch: pytest.M
     done = doctor(path)
     assert done.exit_code == 5
     assert "no connection" in done.stdout
-    assert "is the server running, and the address right?" in done.stdout
+    assert "check that the server runs at this address" in done.stdout
 
 
 def test_a_key_is_looked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     done = run("score", write_replies("few.jsonl", 9), "--judge", "length")
     assert "No figure from fewer than 10 replies: m0 (9)." in done.stdout
     assert "%" not in done.stdout.partition("\n")[2]
-    assert next_of(done) == "Next, add replies: a figure needs 10 or more of a model"
+    assert next_of(done) == "Next, add replies: an estimate needs 10 or more per model"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
     assert "No figure" not in enough and "its interval is too narrow" in enough
 

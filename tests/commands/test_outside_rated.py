@@ -19,7 +19,7 @@ from judge.baselines import LengthJudge
 MODELS = ("one", "two", "three")
 JUDGE = ("--judge", "length")
 STUDY = RatedRange(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
-LONG = "15 of 15 replies are longer than nearly all that people rated ("
+LONG = "15 of 15 replies are longer than nearly all rated replies ("
 BARE = "15 of 15 replies have no `situation`"
 
 

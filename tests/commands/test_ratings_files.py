@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[list[Row], list[str], str]] = {
         [{"id": "0-ada", "rater": "r", "remark": "fine"}],
         *(
             [],
-            "no column for the rating; there are: id, rater, remark. Say which it is: --column rating=NAME",
+            "no column for the rating; columns: id, rater, remark. Name it: --column rating=NAME",
         ),
     ),
     "nothing tells the reply": (
@@ -126,11 +126,11 @@ WRONG: dict[str, tuple[list[Row], list[str], str]] = {
     ),
     "several without a rater": (
         [{"id": "0-ada", "rating": 1}, {"id": "0-ada", "rating": 2}],
-        *([], "'0-ada' is rated 2 times, and no column tells by whom"),
+        *([], "'0-ada' is rated 2 times, and there is no rater column"),
     ),
     "no such column": (
         [{"id": "0-ada", "rater": "r", "rating": 1}],
-        *(["--column", "rating=overall"], "no such column; there are: id, rater, rating"),
+        *(["--column", "rating=overall"], "no such column; columns: id, rater, rating"),
     ),
     "a bad row": (
         [{"id": "0-ada", "rater": "r", "rating": "Good"}, {"id": "1-ada", "rater": "r", "rating": "lovely"}],
@@ -296,10 +296,8 @@ def test_choices_say_which_model_is_chosen(scored: list[Row]) -> None:
     rows[3]["Winner"] = "the second, I think"
     wrong = run("compare", write_csv(Path("wrong.csv"), rows))
     assert (
-        wrong.exit_code == 2 and "wrong.csv:5: winner: 'the second, I think' is neither side" in wrong.stderr
+        wrong.exit_code == 2 and "wrong.csv:5: winner: 'the second, I think' is neither reply" in wrong.stderr
     )
     assert "1 row set aside" in run("compare", "wrong.csv", "--skip-invalid").stderr
     refused = run("compare", "run", "--ratings", "0.csv")
-    assert (
-        refused.exit_code == 2 and "choices between two replies, which say what is better" in refused.stderr
-    )
+    assert refused.exit_code == 2 and "choices between two replies, not ratings" in refused.stderr

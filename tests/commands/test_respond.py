@@ -49,7 +49,7 @@ def test_the_samples_are_answered_without_a_file_and_scored(server: ScriptedServ
     assert scored.exit_code == 0, scored.output
     assert scored.stdout.splitlines()[1].split()[0] == "m"
     again = run("--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers")
-    assert "nothing left to ask" in again.stdout
+    assert "complete; nothing was sent" in again.stdout
     assert len(server.calls) == 6
 
 
@@ -78,15 +78,15 @@ def test_a_file_sets_the_model_and_options_override_it(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "no model: name one with --model and --base-url, or a file with --model-config"),
+        ((), "no model: set --model and --base-url, or --model-config"),
         (("none.jsonl", "--model", "m"), "none.jsonl: no such file"),
         (("--model-config", "none.toml"), "none.toml: no such file"),
         (("--model", "m", "--base-url", "ftp://x"), "base_url"),
-        (("empty.jsonl", "--model", "m"), "nothing to answer: the file has no rows"),
-        (("--turns", 9, "--model", "m"), "has words for 8 turns; ask for fewer"),
+        (("empty.jsonl", "--model", "m"), "the file has no rows"),
+        (("--turns", 9, "--model", "m"), "has text for 8 turns"),
         (
             ("empty.jsonl", "--turns", 3, "--model", "m"),
-            "prompts have no script; name a .toml file of situations",
+            "prompts have no script",
         ),
     ],
 )
@@ -134,7 +134,7 @@ def test_an_interrupted_run_says_how_to_go_on(prompts: Path, start: Start) -> No
         server.release.set()  # the calls under way are finished first
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "what was answered is kept" in said
+    assert "finished replies are saved" in said
     assert "respond prompts.jsonl --model-config m.toml --out 'a b' --limit 50" in said
     assert "Traceback" not in said
 
@@ -173,7 +173,7 @@ def test_a_model_talks_with_scripted_speakers() -> None:
         sent = max((call.body["messages"] for call in server.calls), key=len)
         assert [message["role"] for message in sent] == ["user", "assistant"] * 7 + ["user"]
         assert "empathetic reply" in sent[0]["content"] and "situation" not in sent[0]["content"]
-        assert "nothing left to ask" in run(*words, "--limit", 2).stdout
+        assert "complete; nothing was sent" in run(*words, "--limit", 2).stdout
         assert run(*words, "--limit", 4).exit_code == 0
         assert len(server.calls) == 32, "three of the four are there"
     assert len(talks("talks")) == 4
@@ -192,5 +192,5 @@ def test_a_conversation_that_fails_is_counted_and_not_among_the_whole_ones() -> 
         done = run(*words)
         again = run(*words)
     assert "1 of 2 conversations of 4 turns" in done.stdout
-    assert "failed, and not among the conversations: empty: no text (1)" in done.stdout
-    assert len(talks("talks")) == 1 and "nothing left to ask" in again.stdout
+    assert "failed, not among the conversations: empty: no text (1)" in done.stdout
+    assert len(talks("talks")) == 1 and "complete; nothing was sent" in again.stdout

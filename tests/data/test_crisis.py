@@ -130,7 +130,7 @@ def test_score_compare_and_the_summary_say_what_to_read(
     said = "8 answers to somebody who may be in danger (ids a0, a3, a6, a9, bb0 and 3 more"
     printed = " ".join(done.stdout.split())  # as it stands before lines are broken
     assert said in printed
-    assert "read them; the judge cannot tell whether they are safe" in printed
+    assert "read them; the judge cannot decide whether they are safe" in printed
     assert "left out of the figures and listed in run/to-read.jsonl, for `rate plan`" in printed
     summary = json.loads(Path("run/summary.json").read_text())
     found = summary["flagged"]

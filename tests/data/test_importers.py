@@ -250,7 +250,7 @@ def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
             "not one of the datasets empatheticdialogues, epitome, lend_an_ear, perceived_empathy",
         ),
         SetAside("annotations/lend_an_ear/gemini_ratings.csv:2", "self_oriented: 6 is not on the scale 1-5"),
-        SetAside("perceived_empathy/p1", "no text: its ratings are kept without an exchange"),
+        SetAside("perceived_empathy/p1", "no text: its ratings are saved without an exchange"),
     }
 
 
@@ -299,7 +299,7 @@ def test_ieval_dialogues_and_ratings(tmp_path):
         ),
         ({"chat_log": "One\n- Two"}, "chat_log: does not start with '- '", 9, 132),
         ({"chat_log": ""}, "chat_log: empty", 9, 132),
-        ({"chat_log": "- One\n- "}, "conversation: no listener's turn that follows a speaker's", 9, 132),
+        ({"chat_log": "- One\n- "}, "conversation: no listener's turn after a speaker's", 9, 132),
         ({"EU": None}, "EU: empty", 12, 132 - 2 * 3),
         ({"ER": 6}, "ER: 6 is not on the scale 1-5", 12, 132 - 2 * 3),
     ],
@@ -359,7 +359,7 @@ def test_esconv_talks_and_the_turns_that_got_stars(tmp_path):
     }
     assert imported.set_aside == (
         SetAside("FailedESConv.json:0", "feedback: 9 is not on the scale 1-5"),
-        SetAside("FailedESConv.json:0", "feedback: turn 7 rates no word of the listener"),
+        SetAside("FailedESConv.json:0", "feedback: turn 7 rates no reply of the listener"),
         SetAside("FailedESConv.json:1", "dialog: not a list of turns"),
         SetAside("q-esconv.json:1", "text: not an object written as JSON"),
     )
@@ -555,9 +555,7 @@ def test_a_missing_path_and_an_unknown_source_are_named(tmp_path):
 
 def test_a_dataset_that_gives_nothing_is_refused_with_its_first_problem(tmp_path):
     path = write_csv(tmp_path / "x.csv", [exchange_row(1, conv_id="")])
-    with pytest.raises(
-        UserError, match=r"nothing could be imported; first problem: x\.csv:2: conv_id: empty"
-    ):
+    with pytest.raises(UserError, match=r"no row could be imported; first problem: x\.csv:2: conv_id: empty"):
         import_source("empathetic-exchanges", path)
 
 

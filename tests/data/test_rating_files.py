@@ -76,7 +76,7 @@ SPELLED: dict[str, tuple[dict[str, str], Callable[[Row], object], str]] = {
     "the texts, and no id": (
         {"prompt": "Question", "response": "Answer", "rater": "rater", "rating": "score"},
         lambda row: row["rating"],
-        "8 ratings found their reply by its texts",
+        "8 ratings were matched to replies by text",
     ),
 }
 
@@ -134,7 +134,7 @@ def test_numbers_of_an_unstated_scale_are_never_guessed(tmp_path: Path, scale: s
     levels = parse_scale(scale)
     rows = [{"id": "0-ada", "rater": f"r{level}", "rating": level} for level in levels]
     for skip in (False, True):
-        with pytest.raises(UserError, match="say what scale they are on, such as --scale"):
+        with pytest.raises(UserError, match="set the scale, such as --scale"):
             read(tmp_path / "sheet.csv", rows, skip_invalid=skip)
     assert len(read(tmp_path / "sheet.csv", rows, scale=levels).ratings) == len(rows)
 

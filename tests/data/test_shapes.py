@@ -71,7 +71,7 @@ def write_parquet(path: Path) -> None:
 
 
 AFTER = ", model named after the file"
-SEMICOLONS = "; cells parted by semicolons"
+SEMICOLONS = "; cells separated by semicolons"
 WINDOWS = "; text that is not UTF-8 read as Windows-1252"
 # File, what it holds, how many rows, how they are read, and the models that are found.
 QA = "question/answer" + AFTER
@@ -124,14 +124,14 @@ EXPORTED = {
         ]
     },
 }
-RENAMED = ", ids that repeat with the model's name behind them"
+RENAMED = ", repeated ids extended by the model's name"
 WHOLE = "messages, whole conversations"
 FILES: list[Any] = [
     ("a.csv", as_csv(["question", "answer"], FLAT), 2, QA, "a"),
     ("b.csv", NAMED, 2, "Prompt/Response", "kind"),
     ("c.csv", MARKED, 2, QA + SEMICOLONS, "c"),
     ("d.csv", CP1252, 1, QA + WINDOWS, "d"),
-    ("e.csv", BARS, 2, "prompt/response" + AFTER + "; cells parted by bars", "e"),
+    ("e.csv", BARS, 2, "prompt/response" + AFTER + "; cells separated by bars", "e"),
     ("f.csv", "sep=;\r\n" + as_csv(["question", "answer"], FLAT, ";"), 2, QA + SEMICOLONS, "f"),
     ("g.csv", as_csv(["user", "assistant"], FLAT).encode("utf-16"), 2, "user/assistant" + AFTER, "g"),
     ("h.tsv", as_csv(["user_message", "Output"], FLAT, "\t"), 2, "user_message/Output" + AFTER, "h"),
@@ -171,7 +171,7 @@ FILES: list[Any] = [
         "inputs/outputs" + AFTER,
         "z",
     ),
-    ("turns.csv", TURNS, 2, WHOLE + RENAMED + "; one turn a row", "curt kind"),
+    ("turns.csv", TURNS, 2, WHOLE + RENAMED + "; one turn per row", "curt kind"),
     ("conversations.json", json.dumps([EXPORTED]), 1, "ChatGPT conversations, whole conversations", "gpt-4o"),
 ]
 TOOLS = [
@@ -339,7 +339,7 @@ def test_several_files_are_a_model_each(here: Path) -> None:
     done = score("kind.csv", "curt.csv")
     assert done.exit_code == 0, done.output
     assert "Read 2 rows of kind.csv as prompt/response, model named after the file\n" in done.stderr
-    assert "ids that repeat with the model's name behind them" in done.stderr
+    assert "repeated ids extended by the model's name" in done.stderr
     read = read_responses(["kind.csv", "curt.csv"])
     assert [(item.id, item.model) for item in read] == [
         ("7", "kind"),
@@ -356,17 +356,21 @@ def test_several_files_are_a_model_each(here: Path) -> None:
 ARRAY = "[\n" + json.dumps(named("a", "b")) + "\n]\n"
 MIXED = as_lines([{"messages": TALK}] * 3 + named("question", "answer"))
 WRONG = [
-    ("a.csv", "frage,antwort\nWarum?,Darum.\n", "no column is known as prompt or reply; its columns are"),
-    ("b.csv", "question,antwort\nWhy?,So.\n", "the prompt is under 'question', but no column is known"),
-    ("c.csv", "frage,answer\nWhy?,So.\n", "the reply is under 'answer', but no column is known as prompt"),
+    (
+        "a.csv",
+        "frage,antwort\nWarum?,Darum.\n",
+        "no column for the prompt or the reply found; its columns are",
+    ),
+    ("b.csv", "question,antwort\nWhy?,So.\n", "the prompt column is 'question', but no reply column"),
+    ("c.csv", "frage,answer\nWhy?,So.\n", "the reply column is 'answer', but no prompt column"),
     ("d.jsonl", MIXED, "d.jsonl:4: messages: no turn of a user with a reply after it (the file is read as"),
     ("e.jsonl", as_lines([{"messages": TALK[:2]}]), "e.jsonl:1: messages: no turn of a user with a reply"),
     ("f.jsonl", ARRAY, "one JSON value over many lines is a .json file: rename it"),
     ("g.json", '[{"question": "a", "answer": "b"}, {"que', "g.json: not JSON"),
     ("h.xlsx", "no sheet", "h.xlsx: not an Excel file"),
-    ("i.docx", "", "unknown kind of file"),
+    ("i.docx", "", "unknown file type"),
     ("j.csv.gz", "prompt,response", "j.csv.gz: not a gzip file"),
-    ("k.xlsx.gz", "", "unknown kind of file"),
+    ("k.xlsx.gz", "", "unknown file type"),
 ]
 
 
@@ -376,14 +380,14 @@ def test_wrong_and_mixed_files_end_in_a_way_out(here: Path, name: str, content: 
     done = score(name)
     assert done.exit_code == 2, done.output
     assert said in done.stderr
-    assert "column" not in said or "say which with --" in done.stderr
+    assert "column" not in said or "set --" in done.stderr
 
 
 def test_a_batch_needs_its_requests() -> None:
     said = score(FIXTURES / "openai-batch-output.jsonl")
-    assert said.exit_code == 2 and "give the file of its requests too" in said.stderr
+    assert said.exit_code == 2 and "pass the file of its requests too" in said.stderr
     said = score(FIXTURES / "openai-batch-requests.jsonl")
-    assert said.exit_code == 2 and "give the batch's output too" in said.stderr
+    assert said.exit_code == 2 and "pass the batch's output too" in said.stderr
 
 
 def test_an_option_that_names_no_column_lists_those_there_are(here: Path) -> None:

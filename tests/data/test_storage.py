@@ -65,7 +65,7 @@ def test_a_row_without_an_id_bears_its_shard_and_line(tmp_path: Path) -> None:
 def test_an_id_may_stand_in_one_shard_only(tmp_path: Path) -> None:
     write_rows(tmp_path / "a.jsonl", make_rows(3))
     write_rows(tmp_path / "b.jsonl", make_rows(2, start=2))
-    with pytest.raises(UserError, match=r"b\.jsonl:1: id: 'r2' stands at line 3 of a\.jsonl already"):
+    with pytest.raises(UserError, match=r"b\.jsonl:1: id: 'r2' is already at line 3 of a\.jsonl"):
         ids(tmp_path)
     bad: list[BadRow] = []
     read = list(read_exchanges(find_source(str(tmp_path)), on_bad=bad.append))
@@ -113,7 +113,7 @@ def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, bucket: str) -> 
 def test_what_a_store_refuses_is_said(tmp_path: Path, bucket: str) -> None:
     with pytest.raises(UserError, match=r"none\.jsonl: no such file"):
         find_source(f"{bucket}/none.jsonl")
-    with pytest.raises(UserError, match="no file there to read"):
+    with pytest.raises(UserError, match="no file to read"):
         find_source(f"{bucket}/none*.jsonl")
     upload(write_shards(tmp_path / "night", {"a.jsonl": 1}), f"{bucket}/gone")
     source = find_source(f"{bucket}/gone/a.jsonl")
@@ -159,12 +159,12 @@ def test_an_address_its_driver_refuses_is_no_bug_of_ours(monkeypatch: pytest.Mon
 
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no file there to read"):
+    with pytest.raises(UserError, match="no file to read"):
         find_source(str(tmp_path / "empty"))
-    with pytest.raises(UserError, match="no file there to read"):
+    with pytest.raises(UserError, match="no file to read"):
         find_source(f"{tmp_path}/*.jsonl")
     (tmp_path / "empty/notes.txt").touch()
-    with pytest.raises(UserError, match="no file there to read"):
+    with pytest.raises(UserError, match="no file to read"):
         find_source(str(tmp_path / "empty"))
     for name, said in (("none.jsonl", "no such file"), ("empty/notes.txt", "unknown kind")):
         with pytest.raises(UserError, match=said):

@@ -143,7 +143,7 @@ def test_a_call_without_an_answer_is_a_sheet_without_marks(tmp_path: Path) -> No
     assert run.manifest["missing"] == {"no answer": 3}
     with ScriptedServer(lambda call: answer_chat(call, "No.")) as server:
         run = fill(tmp_path / "none", server.base_url)
-    with pytest.raises(OperationalError, match=r"none of 10 sheets bears a mark: no marks \(10\)"):
+    with pytest.raises(OperationalError, match=r"none of 10 sheets has a mark: no marks \(10\)"):
         check_filled(run)
 
 

@@ -65,11 +65,11 @@ def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("results.csv", "General_test-0_order-0\n", "its name does not tell"),
+        ("results.csv", "General_test-0_order-0\n", "the file name must have"),
         ("m-PANAS-testing.csv", "a,b\n1,2\n", "no columns such as"),
         ("m-PANAS-testing.csv", "", "no columns such as"),
         ("crowd.xlsx", "no workbook", "not an Excel file"),
-        ("a.txt", "", "unknown kind of file"),
+        ("a.txt", "", "unknown file type"),
     ],
 )
 def test_what_is_no_results_file_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:

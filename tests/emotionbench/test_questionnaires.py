@@ -103,10 +103,10 @@ def test_names_are_found_however_written() -> None:
     ("content", "said"),
     [
         ("nonsense", "not JSON"),
-        ("{}", "a list of questionnaires was expected"),
-        ("[]", "holds no questionnaire 'AGQ'"),
+        ("{}", "expected a list of questionnaires"),
+        ("[]", "no questionnaire with the name 'AGQ'"),
         (json.dumps([{"name": "AGQ", "questions": {"1": "x"}}]), "questions: 29 were expected"),
-        ("another key", r"reverse: another key than ours, \[7, 18\]"),
+        ("another key", r"reverse: expected \[7, 18\]"),
     ],
 )
 def test_another_kind_of_copy_is_refused(tmp_path: Path, content: str, said: str) -> None:
@@ -191,12 +191,12 @@ def test_every_shape_of_situations_is_read(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("a.csv", "Anger\n", "expected an emotion and a number"),
-        ("a.csv", "", "holds no situations"),
+        ("a.csv", "", "no situations"),
         ("a.json", "[]", "not the situations of the benchmark"),
         ("a.json", "{", "not the situations of the benchmark"),
         ("a.jsonl", '{"text": "x"}\n', "a.jsonl:1: a situation has"),
-        ("a.jsonl", '{"id": "Anger-0/1", "text": "x"}\n' * 2, "stands there already"),
-        ("a.txt", "x", "unknown kind of file"),
+        ("a.jsonl", '{"id": "Anger-0/1", "text": "x"}\n' * 2, "is a duplicate"),
+        ("a.txt", "x", "unknown file type"),
     ],
 )
 def test_what_holds_no_situations_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:

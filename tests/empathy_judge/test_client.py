@@ -93,7 +93,7 @@ def test_a_server_and_a_child_say_the_same(length: JudgeClient) -> None:
             JudgeClient(url=url, key="wrong").judge("I won!", "Lovely!")
         with pytest.raises(JudgeError, match="prompt_digest"):
             remote.shares([{"id": "1", "model": "m", "content": "", "prompt_digest": "none"}])
-    with pytest.raises(JudgeError, match="is the server running"):
+    with pytest.raises(JudgeError, match="check that the server is running"):
         remote.judge("I won!", "Lovely!")
 
 

@@ -206,7 +206,7 @@ def test_money_is_counted_before_it_is_spent(server: BatchServer, write_response
     path = write_responses(200)
     write_judge(server, "prompted")
     done = score(path, "--batch", "--out", "run", "--max-cost", "0.01")
-    assert done.exit_code == 5 and "nothing was submitted" in done.stderr and not server.batches
+    assert done.exit_code == 5 and "Nothing was submitted" in done.stderr and not server.batches
     server.is_done = True
     assert score(path, "--batch", "--out", "run", "--max-cost", "1").exit_code == 0
     assert len(server.batches) == 1
@@ -218,7 +218,7 @@ def test_what_cannot_be_batched_is_refused_before_anything_is_asked(
 ) -> None:
     path = write_responses(3)
     local = CliRunner().invoke(cli.main, ["score", str(path), "--judge", "length", "--batch", "--out", "l"])
-    assert local.exit_code == 2 and "cannot ask in batches" in local.stderr
+    assert local.exit_code == 2 and "does not support batches" in local.stderr
     write_judge(server, "prompted", reask=1)
     done = score(path, "--batch", "--out", "run")
     assert done.exit_code == 2 and "--batch: not with" in done.stderr

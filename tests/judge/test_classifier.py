@@ -94,7 +94,7 @@ def test_the_shipped_files_are_small_and_those_on_their_card() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 70e6
     assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes(), "nothing of the machine"
     assert "CC BY-NC" in card["licence"]
-    assert "On a model it has not met" in card["caveat"]
+    assert "On unseen models" in card["caveat"]
     assert {"raters-apart", "model-apart"} <= set(card["evidence"])
 
 
@@ -122,7 +122,7 @@ def forget_files(path: Path) -> None:
 SPOILT = {
     "one bit": ("model.onnx", flip, r"model\.onnx: damaged or changed .* install again"),
     "no model": ("model.onnx", Path.unlink, r"model\.onnx: no such file"),
-    "no card": ("card.json", Path.unlink, r"no trained judge here \(card\.json is missing\)"),
+    "no card": ("card.json", Path.unlink, r"no trained judge \(card\.json is missing\)"),
     "half a card": ("card.json", truncate, r"card\.json: cannot be read"),
     "an empty card": ("card.json", lambda path: path.write_text("{}"), r"card\.json: lacks caveat, files"),
     "no files": ("card.json", forget_files, r"card\.json: files: .* expected, not \{\}"),
@@ -154,7 +154,7 @@ def test_a_response_longer_than_what_is_read_is_said_to_be(shipped: ClassifierJu
     short = Exchange(id="1", prompt="I lost my job.", response="That is hard. I am here for you.")
     long = replace(short, response=MANY_WORDS)
     assert shipped.judge(short).rationale is None
-    assert shipped.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
+    assert shipped.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only the start was read"
     again = Exchange(id="4", prompt=short.prompt, response=" ".join([short.response] * 40))
     assert shipped.judge(again).probabilities == shipped.judge(short).probabilities, "said again adds nothing"
 
@@ -163,7 +163,7 @@ def test_an_encoder_says_how_much_it_reads() -> None:
     tokenizer = ReplyTokenizer.read(WEIGHTS / "minilm" / TOKENIZER, is_decoder=False)
     (long,) = prepare([Exchange(id="1", prompt="I lost my job.", response=MANY_WORDS)], tokenizer)
     assert len(long.ids) == ENCODER_TOKENS
-    assert long.notes == ("longer than 512 tokens with what came before it: only its start was read",)
+    assert long.notes == ("longer than 512 tokens with what came before it: only the start was read",)
 
 
 def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,5 +174,5 @@ def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.Captur
     assert {item.device for item in judges} == {"cpu"} and judges[0].in_bulk is None
     assert capsys.readouterr().err.count("No GPU is used") == 1
     assert len({item.version for item in (*quiet, *judges)}) == 1
-    with pytest.raises(UserError, match="device: one of auto, cpu, cuda expected, not 'gpu'"):
+    with pytest.raises(UserError, match="device: expected one of auto, cpu, cuda, not 'gpu'"):
         ClassifierJudge(device="gpu")

@@ -115,12 +115,12 @@ def test_an_explanation_names_the_replies_and_the_counts_that_moved_a_conversati
     ]
     counted = explained["counted"]
     assert list(counted.values()) == sorted(counted.values(), key=abs, reverse=True)
-    assert counted["questions asked again: more than usual"] < 0
+    assert counted["repeated questions: more than usual"] < 0
     seen = score(chats, "--out", tmp_path / "run", "--limit", 2, "--explain", "c0").stdout
-    assert "What was counted of the whole conversation" in seen
+    assert "Counts over the whole conversation" in seen
     judge = tmp_path / "judge.toml"
     judge.write_text('kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n')
     words = ["score", str(chats), "--judge", str(judge), "--explain", "c0", "--out", str(tmp_path / "other")]
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2
-    assert "cannot say which reply moved it" in refused.output
+    assert "cannot attribute the score" in refused.output

@@ -196,7 +196,7 @@ def test_the_judges_file_is_checked(tmp_path: Path) -> None:
         ("base_url = 'http://x'\nmodel = 'm'\nprotocol = 'telex'", "protocol: input should be 'decisions'"),
         ("base_url = 'http://x'\nmodel = 'm'\nprices = {input = 1}", "prices: output: missing"),
         (f"base_url = 'http://x'\nmodel = 'm'\nkey = '{SECRET}'", "key: unknown"),
-        (f"base_url = 'http://x'\nmodel = 'm'\nkey_env = '{SECRET}'", "never the key itself"),
+        (f"base_url = 'http://x'\nmodel = 'm'\nkey_env = '{SECRET}'", "not the key itself"),
     ):
         path.write_text(f"kind = 'decision'\n{content}\n", encoding="utf-8")
         with pytest.raises(UserError, match=said) as caught:
@@ -240,5 +240,5 @@ def test_a_second_run_makes_no_call(write_responses: Write, open_judge: Open, pr
 def test_a_server_without_decisions_ends_the_run(open_judge: Open) -> None:
     refusal = Answer(status=501, body={"error": {"message": "This model is not a decision model"}})
     _, judge = open_judge(lambda call: refusal, protocol="systemone")
-    with pytest.raises(OperationalError, match="answers no typed questions at /systemone"):
+    with pytest.raises(OperationalError, match="does not support typed questions at /systemone"):
         judge.judge(EXCHANGE)

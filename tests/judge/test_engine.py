@@ -142,7 +142,7 @@ def test_the_baselines_give_probabilities() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("kind = 'length'\nrubrik = 'x'", r"rubrik: unknown; this kind knows kind, rubric"),
+        ("kind = 'length'\nrubrik = 'x'", r"rubrik: unknown; known keys: kind, rubric"),
         ("kind = 'length'\nrubric = 5", r"rubric: input should be a valid string, not 5"),
         ("kind = 'lenght'", r"unknown judge 'lenght'; .* did you mean 'length'\?"),
         ("rubric = 'crowd'", r"kind: missing; use one of cascade, classifier"),

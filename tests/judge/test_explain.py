@@ -102,7 +102,7 @@ def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> Non
     first, second, *_ = [line for line in out.getvalue().splitlines() if line.strip()][1:]
     assert "? +0.15" in first and "48;2;" not in first, "no colour for what does not hold"
     assert "48;2;" in second and "?" not in second
-    assert "does not move the score the same way" in out.getvalue()
+    assert "has a different effect" in out.getvalue()
     html = as_html(found)
     assert html.count("<sup>? +0.15</sup>") == 1 and html.count("0.00); color") == 1
     assert [part["is_doubtful"] for part in found.as_row()["parts"]] == [True, False]
@@ -215,10 +215,10 @@ def test_json_has_the_explanations(responses: Path, judge: str) -> None:
 def test_an_unknown_id_is_refused_before_anything_is_judged(responses: Path) -> None:
     done = run("score", responses, "--judge", "length", "--explain", "c")
     assert done.exit_code == 2
-    assert "no response has the id 'c'; known are, for example, 'a', 'b'" in done.stderr
+    assert "no reply has the id 'c'; known ids are, for example, 'a', 'b'" in done.stderr
     assert not Path("runs").exists()
     beyond = run("score", responses, "--judge", "length", "--limit", 1, "--explain", "b")
-    assert "'b' among the first 1; known are, for example, 'a'" in beyond.stderr
+    assert "'b' among the first 1; known ids are, for example, 'a'" in beyond.stderr
 
 
 def test_an_interrupted_command_is_said_with_all_its_ids() -> None:

@@ -84,7 +84,7 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
         least = 2 * 36 + 36 + 1
         tuned = optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least + 4))
         assert len(server.calls) <= least + 4
-        assert tuned.stopped == f"the {least + 4 - 36} calls allowed were made"
+        assert tuned.stopped == f"the {least + 4 - 36} calls is reached"
         assert SECRET not in tuned.program.instructions, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
             optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
@@ -93,7 +93,7 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
 def test_a_server_that_is_gone_ends_it_with_a_word(
     make_prompted: Make, examples: list[RatedExchange]
 ) -> None:
-    with pytest.raises(OperationalError, match="is the server running"):
+    with pytest.raises(OperationalError, match="check that the server runs"):
         optimize(examples, make_prompted(), OptimizeSettings())
 
     def forbids(call: Call) -> Answer:
@@ -173,7 +173,7 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         judgment = judge.judge(Exchange(id="1", prompt="word1", response="a hug for you"))
         judge.close()
         assert judgment.label == "Good", "it needs the optimized instructions for that"
-        assert "exists already; give another --out" in run(out, config).stderr
+        assert "exists already; set another --out" in run(out, config).stderr
         second = run(tmp_path / "second.json", config, "--max-calls", "150", "--json")
         written = json.loads((tmp_path / "second.json").read_text(encoding="utf-8"))["about"]
         assert json.loads(second.stdout)["held_out"] == written["held_out"]

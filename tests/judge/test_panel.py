@@ -149,17 +149,17 @@ def test_versions_follow_members_and_rules() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "problem"),
     [
-        ("panel", {"judges": ["length"]}, "two at least"),
-        ("panel", {}, "two at least"),
+        ("panel", {"judges": ["length"]}, "at least two"),
+        ("panel", {}, "at least two"),
         ("panel", {"judges": ["length", "length"]}, "the same judge"),
         ("panel", {"judges": ["length", "lenght"]}, "unknown judge 'lenght'"),
         ("panel", {"judges": ["length", "none.toml"]}, "no such file"),
         ("panel", {"judges": ["length", "majority"], "combine": "best"}, "combine"),
-        ("panel", {"judges": ["length", "judge.toml"]}, "part of itself"),
+        ("panel", {"judges": ["length", "judge.toml"]}, "refers to itself"),
         ("cascade", {"first": "length"}, "second: missing"),
         ("cascade", {"first": "length", "second": "majority", "ask_below": 1.5}, "no probability"),
         ("cascade", {"first": "length", "second": "length"}, "the same judge"),
-        ("cascade", {"first": "length", "second": "judge.toml"}, "part of itself"),
+        ("cascade", {"first": "length", "second": "judge.toml"}, "refers to itself"),
     ],
 )
 def test_what_is_no_panel_or_cascade_is_refused(kind: str, options: dict[str, Any], problem: str) -> None:
@@ -183,7 +183,7 @@ def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
         assert len(server.calls) == 2
     assert quick.rationale == "decided by length" and quick.probabilities == sure and quick.usage is None
     assert (quick.decided_by, asked.decided_by, alone.decided_by) == ("length", "asked", None)
-    assert asked.rationale.startswith("decided by asked; left open by length (Bad 0.")
+    assert asked.rationale.startswith("decided by asked; length was uncertain (Bad 0.")
     assert asked.probabilities == alone.probabilities and asked.usage == alone.usage
     assert asked.components == alone.components and quick.components is None
 
@@ -196,4 +196,4 @@ def test_what_the_second_leaves_unscored_stays_so(write_responses: Write) -> Non
     assert json.loads(done.stdout)["counts"] == {"judged": 0, "unscored": 12, "set_aside": 0}
     for judgment in read_judgments(Path("run/judgments.jsonl")):
         assert judgment.unscored == "HTTP 400: no" and judgment.label is None
-        assert judgment.rationale.startswith("decided by asked; left open by length")
+        assert judgment.rationale.startswith("decided by asked; length was uncertain")

@@ -307,7 +307,7 @@ def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
 def test_a_word_that_only_the_grammar_brought_about_has_no_probabilities(ask: Ask) -> None:
     forced = {**token("Good", The=0.6, It=0.4), "logprob": log(0.001)}
     judgment, _ = ask(with_logprobs(forced), mode="label", probabilities="logprobs")
-    assert (judgment.unscored or "").startswith("no logprobs: the server gave none for labels")
+    assert (judgment.unscored or "").startswith("no logprobs: the server returned none for the labels")
 
 
 # Asking again, and doing without
@@ -405,7 +405,7 @@ def test_a_prompted_judge_needs_no_dspy(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert json.loads((tmp_path / mode / "judgments.jsonl").read_text())["label"] == "Good"
     refused = run("optimize", "r.jsonl", "r.jsonl", "--judge", "judge.toml", "--out", "p.json")
-    assert refused.returncode == 2 and "optimize needs dspy" in refused.stderr
+    assert refused.returncode == 2 and "optimize needs the package dspy" in refused.stderr
 
 
 def test_the_version_follows_all_that_decides_and_nothing_else() -> None:
@@ -433,12 +433,12 @@ def test_a_file_sets_the_options(tmp_path: Path) -> None:
     for line, said in {
         'mode = "list"': "mode: input should be 'direct', 'analytic' or 'label'",
         "reask = 2": "reask: input should be 0 or 1",
-        "colour = 1": "colour: unknown; this kind knows",
+        "colour = 1": "colour: unknown; known keys:",
         'constraint = "vllm"': 'constraint: only with mode = "label"',
         'mode = "label"\njson_schema = "always"': 'json_schema: not with mode = "label"',
         "samples = 0": "samples: 0 is too few",
-        'samples = 2\nprobabilities = "none"': 'of no use with probabilities = "none"',
-        'program = "none.json"': "none.json: no prompt made by optimize here",
+        'samples = 2\nprobabilities = "none"': 'are not used with probabilities = "none"',
+        'program = "none.json"': "none.json: no optimized prompt here",
     }.items():
         path.write_text(f'kind = "prompted"\nmodel = "m"\n{line}\n')
         with pytest.raises(UserError, match=re.escape(said)):

@@ -75,8 +75,8 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "n.toml: models: none; name at least one in a table [[models]]"),
-        ("models = []", "n.toml: models: none; name at least one"),
+        ("", "n.toml: models: none; add at least one table [[models]]"),
+        ("models = []", "n.toml: models: none; add at least one"),
         (MODEL.replace("models", "modles"), "n.toml: modles: unknown; known: models, name, prompts, unit"),
         (f"jugde = 'length'\n{MODEL}", "n.toml: jugde: unknown; known: models, name, prompts, unit"),
         (f"{MODEL}[outputs]\njunti = 'x'", "n.toml: outputs.junti: unknown; known: junit, github"),
@@ -84,17 +84,17 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"{MODEL}temprature = 1", "n.toml: models, number 1: temprature: unknown key"),
         (f"{MODEL}{MODEL}", "n.toml: models, number 2: the name 'm' is taken"),
         ("[[models]]\nresponses = 'r.jsonl'", "n.toml: models, number 1: name: field required"),
-        ("[[models]]\nname='a'\nresponses='r'\nmodel='b'", "model: unknown beside responses; known: name"),
+        ("[[models]]\nname='a'\nresponses='r'\nmodel='b'", "model: unknown with responses; known: name"),
         (f"limit = 0\n{MODEL}", "n.toml: limit: input should be greater than or equal to 1"),
         (f"limit = 'x'\n{MODEL}", "n.toml: limit: input should be a valid integer"),
         (f"max_cost = -1\n{MODEL}", "n.toml: max_cost: input should be greater than or equal to 0"),
         (f"study = ['claude']\n{MODEL}", "n.toml: study: no 'study:claude' in the study; known: study:human"),
         (f"prompts = 'none.jsonl'\n{MODEL}", "none.jsonl: no such file"),
         (f"anchors = 'none.jsonl'\n{MODEL}", "none.jsonl: no such file"),
-        (f"name = 'a/b'\n{MODEL}", "n.toml: name: 'a/b' is no name for nights"),
-        (f"baseline = '../x'\n{MODEL}", "n.toml: baseline: '../x' is no name for nights"),
+        (f"name = 'a/b'\n{MODEL}", "n.toml: name: 'a/b' is not a valid name"),
+        (f"baseline = '../x'\n{MODEL}", "n.toml: baseline: '../x' is not a valid name"),
         ("models = [", "n.toml: not TOML"),
-        (f"turns = 3\nunit = 'reply'\n{MODEL}", "unit: with turns it is conversations that are judged"),
+        (f"turns = 3\nunit = 'reply'\n{MODEL}", "unit: must be conversation with turns"),
         (f"turns = 30\n{MODEL}", "has words for 8 turns"),
     ],
 )
@@ -108,5 +108,5 @@ def test_a_mistake_is_named_with_its_place_and_the_way_out(tmp_path: Path, text:
 
 @pytest.mark.parametrize("name", ["", "..", "a b", "-x", "a/b", "x" * 65, "a\n"])
 def test_names_that_would_harm_a_folder_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match="is no name for nights"):
+    with pytest.raises(UserError, match="is not a valid name"):
         check_name(name, "--night")

@@ -122,9 +122,10 @@ def test_charts_have_every_night_its_interval_and_the_planted_regression(site: P
 def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert re.search(
-        r"<p><bdi>bea-large got worse: \N{MINUS SIGN}\d\.\d \[.*\] points Good since 2024-01-01", text
+        r"<p><bdi>bea-large got worse: \N{MINUS SIGN}\d\.\d \[.*\] points \\(Good share\\) since 2024-01-01",
+        text,
     )
-    assert "The other 3 models are not shown to have." in text
+    assert "No significant change of the other 3 models." in text
     chart = text[text.index('<figure class="changes">') : text.index("</figure>")]
     drawn = re.findall(r'class="name">([^<]*)<', chart)
     assert drawn[0] == "bea-large" and set(drawn) == {escape(name, quote=False) for name in MODELS}
@@ -136,7 +137,7 @@ def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site
 def test_the_first_page_says_what_the_gates_said(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert text.count(SAID) == 1 + 3, "as a sentence, and in the tooltips of three nights"
-    assert "1 gate is inconclusive, for cyd; each model&#39;s page shows what would decide." in text
+    assert "1 gate is inconclusive, for cyd; each model&#39;s page shows what is needed." in text
     assert "cyd: not known" in (site / f"model-{slug('cyd')}.html").read_text(encoding="utf-8")
 
 
@@ -155,13 +156,16 @@ def tonight(**changes: tuple[float, float] | None) -> dict[str, Any]:
     [
         (
             tonight(a=(-0.05, 0.02), b=(0.01, 0.02)),
-            "a may have got worse: \N{MINUS SIGN}5.0 [\N{MINUS SIGN}7.0, ",
+            "a may be worse: \N{MINUS SIGN}5.0 [\N{MINUS SIGN}7.0, ",
         ),
         (
             tonight(a=(-0.01, 0.02), b=(0.03, 0.02)),
-            "No model is shown to be worse than on first: the lowest, a,",
+            "No model is significantly worse than on first: the lowest, a,",
         ),
-        (tonight(a=None, b=None), "Nothing to compare with yet: Good shares are a 50.0% and b 50.0%."),
+        (
+            tonight(a=None, b=None),
+            "No earlier night to compare with yet: Good shares are a 50.0% and b 50.0%.",
+        ),
         ({}, "No model could be measured on second."),
     ],
 )
@@ -206,7 +210,7 @@ def test_emotions_are_pooled_and_their_intervals_count_prompts_once(past: Path, 
 
 def test_the_judge_s_shift_shows_from_the_night_it_was_changed(site: Path) -> None:
     text = (site / "judge.html").read_text(encoding="utf-8")
-    assert f"It is shown to have moved on {-JUDGE_CHANGE} of {NIGHTS} nights." in text
+    assert f"It shifted significantly on {-JUDGE_CHANGE} of {NIGHTS} nights." in text
     shifts = re.findall(r"<title>\d{4}-\d\d-\d\d: ([+]?\d\.\d) \[", text)
     assert float(shifts[-1]) == pytest.approx(4, abs=0.8)
     assert text.count("flagged") == -JUDGE_CHANGE

@@ -83,8 +83,8 @@ def test_a_configuration_is_read_into_gates() -> None:
         ({"bad_share_rise": "3"}, "'3' is not a number"),
         ({"max_cost": math.nan}, "nan is not a number that is not negative"),
         ({"max_unscored": 101}, "from 0 to 100"),
-        ({"floors": 40}, "a table of emotions and points"),
-        ({"floors": {"sad": 0.4}}, "n.toml.floors.sad: floors are in points of a hundred; write 40 for 0.4"),
+        ({"floors": 40}, "expected emotions and percentages"),
+        ({"floors": {"sad": 0.4}}, "n.toml.floors.sad: floors are percentages; write 40 for 0.4"),
     ],
 )
 def test_a_wrong_gate_is_refused_with_the_way_out(table: dict[str, object], words: str) -> None:
@@ -232,7 +232,7 @@ def test_a_regression_names_the_emotions_it_comes_from() -> None:
         GateFigure(tonight=paired_change(even)), model="tiny", emotions=emotion_changes(even, spread_out)
     )
     (result,) = check_gates([DROP], [night])
-    assert len(result.emotions) == 3 and "none of which is shown by itself" in result.sentence
+    assert len(result.emotions) == 3 and "none significant by itself" in result.sentence
 
 
 def test_a_stale_calibration_stops_shares_but_not_cost() -> None:

@@ -64,12 +64,14 @@ def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: Wo
         for said in sentences(fallen.record)
     )
     assert fallen.record.judge_moved is None
-    assert any("The model moved, the judge is not shown to have" in said for said in sentences(fallen.record))
+    assert any(
+        "The model changed; no significant change of the judge" in said for said in sentences(fallen.record)
+    )
 
     drifted = live(world, "2026-12-04", shift=0.15)
     assert (drifted.exit_code, drifted.record.status) == (4, "stale")
     assert not [item for item in drifted.record.gates if item.outcome == "regression"]
-    assert sentences(drifted.record)[2].startswith("The judge moved by \N{MINUS SIGN}15.0 [")
+    assert sentences(drifted.record)[2].startswith("The judge shifted by \N{MINUS SIGN}15.0 [")
     change = next(item for item in drifted.record.changes if item.model == "ann")
     assert (change.against, change.verdict) == ("baseline", "the judge moved")
     assert change.judge.value == pytest.approx(-0.15, abs=1e-6)
@@ -83,7 +85,7 @@ def test_a_large_drop_after_nine_good_nights_is_a_regression_on_its_first_night(
     finished = [live(world, night) for night in nights]
     assert [night.exit_code for night in finished] == [0] * 9 + [1]
     shown = sentences(finished[-1].record)
-    assert shown[1].startswith("Tonight against the baseline: ann \N{MINUS SIGN}19.0 [")
+    assert shown[1].startswith("Change from the baseline, points (Good share): ann \N{MINUS SIGN}19.0 [")
     drop = next(line for line in shown if line.startswith("ann: regression: drop of the Good share"))
     value = float(drop.partition("against the baseline ")[2].partition(" points")[0])
     assert 17 < value < 23 and "mean of" not in drop, "tonight's drop, not the mean of the newest nights"
@@ -113,14 +115,14 @@ def test_a_new_judge_starts_a_new_baseline(world: World) -> None:
     use_another_judge(world)
     ran = live(world, "2026-12-02", shift=0.3)
     assert (ran.exit_code, ran.record.judge_moved, ran.record.changes) == (0, None, ())
-    assert "nights before are not compared with" in (ran.record.judge_note or "")
+    assert "earlier nights are not compared" in (ran.record.judge_note or "")
     assert ran.record.judge_note in sentences(ran.record)
     third = live(world, "2026-12-03", shift=0.3).record
     assert third.judge_note is None
     assert {change.nights for change in third.changes} == {("2026-12-02",)}
     # The night before can be judged again by the new judge, from the responses that are stored.
     path.write_text(f"baseline = 2026-12-01\n{path.read_text()}")
-    with pytest.raises(UserError, match=r"judged by .*--night 2026-12-01 --again"):
+    with pytest.raises(UserError, match=r"scored by .*--night 2026-12-01 --again"):
         world.run("2026-12-04")
     asked = world.asked["ann"]
     world.run("2026-12-01", again=True)
@@ -214,7 +216,7 @@ def test_other_settings_on_a_night_that_is_there_are_refused_or_judged_anew(worl
     live(world, "2026-12-02", curt=REGRESSED)
     world.write(gates=GATES.replace("5", "60").replace("8", "60"))
     world.asked.clear()
-    with pytest.raises(UserError, match="under other settings; judge it again with --again"):
+    with pytest.raises(UserError, match="with other settings; run it again with --again"):
         world.run("2026-12-02")
     ran = world.run("2026-12-02", again=True)
     assert (ran.exit_code, ran.is_new) == (0, True)
@@ -261,14 +263,14 @@ def test_responses_made_elsewhere_are_copied_and_named(tmp_path: Path) -> None:
     config = read_config(write_files_config(tmp_path, 'calibration = "none"\nanchors = "none"\n'))
     missing = run_night(config, night="n1", clock=lambda: NOW)
     assert missing.exit_code == 5
-    assert "n1.jsonl: no such file; give the same command again" in missing.record.failed["ann"]
+    assert "n1.jsonl: no such file; run the command again" in missing.record.failed["ann"]
     write_responses(tmp_path / "r" / "n1.jsonl", ("ann", "zoe"), "yes")
     ran = run_night(config, night="n1", clock=lambda: NOW)
     assert ran.exit_code == 0
     assert (ran.record.models[0].n, ran.record.models[0].cost) == (8, 0.0)
     assert ran.record.judgments[0].highlights is not None
     write_responses(tmp_path / "r" / "n2.jsonl", ("zoe",), "yes")
-    with pytest.raises(UserError, match=r"no response by 'ann'; models there: zoe; use such a name"):
+    with pytest.raises(UserError, match=r"no reply by 'ann'; models in it: zoe"):
         run_night(config, night="n2", clock=lambda: NOW)
 
 
@@ -285,8 +287,7 @@ def test_a_calibration_that_is_missing_or_stale_is_said_and_the_night_is_kept(tm
     }
     assert ran.record.models[0].raw["Good"].interval is not None
     assert any(
-        '`calibrate` makes one; or write calibration = "none" into the config' in said
-        for said in sentences(ran.record)
+        'calibrate again, or set calibration = "none" in the config' in said for said in sentences(ran.record)
     )
 
 
@@ -298,7 +299,7 @@ def test_two_processes_do_not_share_a_night(world: World) -> None:
     folder.mkdir(parents=True)
     with (folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(OperationalError, match="another process is at this night"):
+        with pytest.raises(OperationalError, match="another process is running this night"):
             world.run("2026-12-01")
 
 

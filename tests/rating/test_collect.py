@@ -63,8 +63,8 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
     done = run("rate", "collect", folder, *(tmp_path / name for name in files))
-    assert "20 ratings" not in done.stdout and "by 2 people, 2 of whom are done" in done.stdout
-    assert "18 ratings came more than once and count once" in done.stdout
+    assert "20 ratings" not in done.stdout and "by 2 raters; finished: 2" in done.stdout
+    assert "18 duplicate ratings count once" in done.stdout
     assert "compare" in done.stderr.splitlines()[-1]
     rows = [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()]
     assert len(rows) == 2 * (12 - 3) == len({(row["rater"], row["id"]) for row in rows})
@@ -91,7 +91,7 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     assert [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()] == rows
     # One person's file alone would throw away what came of the others.
     less = run("rate", "collect", folder, tmp_path / "same.json", code=2)
-    assert "by rater-2 of which none came now; give all files that came back" in less.stderr
+    assert "by rater-2, and the files given now have none. Pass all returned files" in less.stderr
     assert [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()] == rows
 
 
@@ -129,8 +129,8 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
         "edited.json: rating 2: key: ",
         "beyond.json: rating 1: place: ",
         "holes.json: rating 1: place: ",
-        "none.json: neither a file that a rating page saved nor a sheet",
-        "twice.json: neither a file that a rating page saved nor a sheet",
+        "none.json: neither a file of the rating page nor a sheet",
+        "twice.json: neither a file of the rating page nor a sheet",
         "--skip-invalid",
     ):
         assert said in refused
@@ -338,7 +338,7 @@ def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: py
         ]
         write_rows(tmp_path / f"{name}.jsonl", rows)
     planned = run("rate", "plan", *(f"{name}.jsonl" for name in NAMES[:2]), "--people", 8, "--each", 43)
-    assert "8 people rate 43 replies each" in planned.stdout
+    assert "8 raters rate 43 replies each" in planned.stdout
     plan = read_plan(Path("rating-plan"))
     journal = Journal(Path("rating-plan"), plan)
     rng = random.Random(0)

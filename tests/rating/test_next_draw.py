@@ -64,7 +64,7 @@ def test_more_is_drawn_where_the_judge_is_unsure_and_the_chances_say_so() -> Non
     sure = [key for key in new if int(chosen.plan.items[key].id.split("/")[1]) < 40]
     assert 2 * len(sure) < len(new) / 2, "a third of the prompts, and less than a quarter of the draws"
     assert chosen.summary.startswith(
-        "40 more prompts, from 3 strata of the judge's score; chances are now 0.3"
+        "40 more prompts, from 3 strata of the judge's score; drawing probabilities are now 0.3"
     )
     for token, rater in plan.raters.items():
         after = chosen.plan.raters[token].order
@@ -81,7 +81,7 @@ def test_more_is_drawn_where_the_judge_is_unsure_and_the_chances_say_so() -> Non
     again = draw_next(chosen.plan, replies, judged(replies), each=20)
     assert len(again.plan.items) == len(chosen.plan.items) + 80
     rest = draw_next(chosen.plan, replies, judged(replies), each=100)
-    assert rest.notes == ("fewer than 100 for each person: no more prompts are left",)
+    assert rest.notes == ("fewer than 100 per rater: no more prompts are left",)
     assert {item.chance for key, item in rest.plan.items.items() if key not in plan.anchors} == {1.0}
     with pytest.raises(UserError, match="another --run"):
         draw_next(chosen.plan, replies, each=20)
@@ -123,7 +123,7 @@ def test_what_cannot_be_drawn_names_the_way_out() -> None:
     plan = draw_plan(replies, people=4, each=20, seed=0).plan
     with pytest.raises(UserError, match="every reply is in the plan"):
         draw_next(plan, replies, each=5)
-    with pytest.raises(UserError, match="files it was drawn from"):
+    with pytest.raises(UserError, match="pass the plan's files"):
         draw_next(plan, [replace(item, id=f"x{item.id}", response="x") for item in replies], each=5)
     other = [replace(item, response="other") for item in replies]
     with pytest.raises(UserError, match="it judged 0 of these 24"):

@@ -115,7 +115,7 @@ def test_replies_that_name_their_model_are_told_of() -> None:
     replies = made_replies()
     replies[0] = replace(replies[0], response=f"I am {NAMES[1].upper()} and I am sorry.")
     drawn = draw_plan(replies, people=8, each=50, seed=0)
-    assert any("1 replies name a model" in note and replies[0].id in note for note in drawn.notes)
+    assert any("1 replies mention a model" in note and replies[0].id in note for note in drawn.notes)
 
 
 def test_what_cannot_be_a_plan_is_refused(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_cannot_be_a_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="`rate plan` makes one"):
         read_plan(tmp_path)
     make_plan(tmp_path)
-    with pytest.raises(UserError, match="another with --out"):
+    with pytest.raises(UserError, match="another --out"):
         write_plan(draw_plan(made_replies(), people=1, each=5, seed=0), tmp_path)
     table = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps(table | {"format": 9}))

@@ -266,7 +266,7 @@ def test_an_emotion_with_few_ratings_is_counted_and_not_drawn(page: str) -> None
     emotions = [item["text"] for item in Outline(section).all("th") if item["at"].get("scope") == "row"]
     assert len(emotions) == 31 and RARE not in emotions
     assert "Left out: 1 with fewer than 30 ratings" in section_of(page, "emotions")
-    assert "1 with fewer than 30 ratings are not drawn" in section_of(page, "bias")
+    assert "1 with fewer than 30 ratings are not shown" in section_of(page, "bias")
     drawn = [item["text"] for item in Outline(page).all("text") if item["at"].get("class") == "name"]
     assert RARE not in drawn
 
@@ -277,7 +277,7 @@ def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_sc
     mine = [replace(item, rater="me") for item in ratings if not item.id.endswith("cyd")]
     report = calibrate_world((judges, mine, exchanges))
     html, markdown, plain = write(report, tmp_path)
-    assert plain["verdict"][0].startswith("No judge can be chosen yet")
+    assert plain["verdict"][0].startswith("No judge can be recommended yet")
     assert "by 1 person;" in html and "1 people" not in html
     assert html.count("too few") <= 2 and "(tau)" not in html
     assert "None of the 32 emotions has the 30 ratings needed: each has 3 to 4." in markdown

@@ -149,7 +149,7 @@ def test_an_exchange_in_a_reply_is_not_judged(client: httpx.Client) -> None:
         ({"response_format": schema(colour={"enum": ["red", "blue"]})}, "'colour' cannot be filled in"),
         ({"response_format": schema()}, "no properties"),
         ({"response_format": {"type": "json_schema"}}, "json_schema: missing"),
-        ({"tools": [{"type": "function", "function": {"name": n}} for n in "ab"]}, "name in tool_choice"),
+        ({"tools": [{"type": "function", "function": {"name": n}} for n in "ab"]}, "set tool_choice"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
         ({"messages": []}, "messages"),
     ],

@@ -276,7 +276,7 @@ def test_a_body_too_large_is_refused_however_it_comes(server: str, client: httpx
 LONG = "b" * 100_001
 MUCH = [{"speaker": "a", "text": "x" * 50_000}] * 5
 FIELDS: list[tuple[Any, str]] = [
-    ([{"prompt": "a", "response": "b", "dialogue": MUCH}], "exchanges.0: 250,002 characters in all"),
+    ([{"prompt": "a", "response": "b", "dialogue": MUCH}], "exchanges.0: 250,002 characters in total"),
     ([{"prompt": "a", "response": LONG}], "exchanges.0: response: 100,001 characters"),
     ([{"prompt": "a", "response": "b"}, {"prompt": LONG, "response": "b"}], "exchanges.1: prompt: 100,001"),
     ([{"prompt": "a"}], "exchanges.0: response: missing or empty"),

@@ -202,8 +202,8 @@ def test_a_calibration_that_expires_is_no_longer_applied() -> None:
             {"type": "choice", "instructions": "?", "choices": [{"value": True}, {"value": False}]},
             "and nothing else",
         ),
-        ({"type": "predicate", "instructions": "Is it raining?"}, "a predicate may be named good, cognitive"),
-        ({"type": "predicate", "instructions": "?", "name": "affective"}, "gives no components"),
+        ({"type": "predicate", "instructions": "Is it raining?"}, "known predicates: good, cognitive"),
+        ({"type": "predicate", "instructions": "?", "name": "affective"}, "does not score components"),
     ],
 )
 def test_questions_it_cannot_answer_are_refused(
@@ -236,7 +236,7 @@ def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.
     score, rain, good, short = client.post("/v1/decisions", json=asked).raise_for_status().json()["answers"]
     assert (score["name"], score["type"]) == ("how warm?", "score")
     assert (rain["type"], rain["name"], short["type"]) == ("refusal", "rain", "refusal")
-    assert "instructions are not read" in rain["reason"] and "in this order" in short["reason"]
+    assert "instructions are ignored" in rain["reason"] and "in this order" in short["reason"]
     assert good["probability"] == score["probabilities"][2]["probability"]
 
 

@@ -103,8 +103,8 @@ def test_ratings_of_a_plan_of_two_files_belong_to_the_joined_file(tmp_path: Path
         (rate("a", 4), "rating 4 of 'a' is not on the scale from 1 to 3"),
         (rate("a", float("nan")), "rating nan of 'a' is not on the scale"),
         (rate("a", 2.5), "rating 2.5 of 'a' is not one of 1, 2 and 3"),
-        (rate("a", 2, rater=""), "a rating of 'a' names no rater"),
-        (rate("c", 2), "no rating belongs to an exchange"),
+        (rate("a", 2, rater=""), "a rating of 'a' has no rater"),
+        (rate("c", 2), "no rating matches an exchange"),
     ],
 )
 def test_unusable_ratings_are_refused(rating: Rating, message: str) -> None:

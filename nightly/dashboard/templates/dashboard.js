@@ -1,7 +1,7 @@
 // Sorting and filters of the dashboard. Text reaches a page by textContent or escaped, never as markup.
 "use strict";
 
-// Tables and lists: what is chosen and what is written must both fit a row.
+// Tables and lists: a row is shown if it matches both the selection and the typed text.
 function applyFilters(name) {
   const list = document.getElementById(name);
   const rows = [...(list.tBodies ? list.tBodies[0].rows : list.children)];
@@ -24,7 +24,7 @@ function sortRows(table, key, header) {
   const isWords = ["name", "outcome"].includes(key);
   const compare = (one, two) => {
     const [a, b] = [one.dataset[key], two.dataset[key]];
-    if (a === "" || b === "") return (a === "") - (b === ""); // undefined stands last either way
+    if (a === "" || b === "") return (a === "") - (b === ""); // undefined values are last in both directions
     const order = isWords ? a.localeCompare(b, undefined, { numeric: true }) : Number(a) - Number(b);
     return falls ? -order : order;
   };
@@ -54,7 +54,7 @@ function prepareTables() {
   }
   for (const input of document.querySelectorAll("[data-filter]")) input.addEventListener("input", () => applyFilters(input.dataset.filter));
   for (const select of document.querySelectorAll("[data-choose]")) select.addEventListener("change", () => applyFilters(select.dataset.choose));
-  for (const input of document.querySelectorAll("[data-filter]")) applyFilters(input.dataset.filter); // a browser keeps what was typed
+  for (const input of document.querySelectorAll("[data-filter]")) applyFilters(input.dataset.filter); // browsers restore typed text
   for (const select of document.querySelectorAll("[data-order]")) {
     const list = document.getElementById(select.dataset.order), rows = [...list.children];
     const order = () => list.append(...(select.value === "best" ? rows.slice().reverse() : rows));

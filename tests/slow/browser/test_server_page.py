@@ -190,10 +190,10 @@ def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, serv
         "Get over it.",
     ]
     assert "Reply A scores higher, 2.46 against 1.95." in result.inner_text()
-    for said in ("Both replies score 2.46.", "Not both replies were judged"):
+    for said in ("Both replies score 2.46.", "One of the replies has no score"):
         page.keyboard.press("Control+Enter")
         page.locator(".winner", has_text=said).wait_for()
-    assert "The judge gave no judgment: refused to answer." in result.inner_text()
+    assert "No score: refused to answer." in result.inner_text()
     page.click("#compare")
     assert page.locator("#reply-b").is_hidden() and page.input_value("#reply-b") == "Get over it."
     assert page.locator(".changed").is_visible()
@@ -231,7 +231,7 @@ FAILURES = (
     (replied("<html>", 502), "status 502"),
     (replied({}), "cannot be read"),
     (replied(answer(judgment("b"))), "cannot be read"),
-    (replied(answer(judgment("a", probabilities=None))), "cannot be shown"),
+    (replied(answer(judgment("a", probabilities=None))), "cannot show the server"),
     (replied("", 302, Location="http://127.0.0.1:1/"), "did not answer"),
 )
 
@@ -256,7 +256,7 @@ def test_a_key_is_allowed_sent_and_kept_nowhere(visit: Any, served: Served) -> N
     page.fill("#prompt", "My dog died.")
     page.fill("#reply-a", "I am so sorry.")
     page.click("#judge")
-    page.locator(".problem", has_text="asks for a key").wait_for()
+    page.locator(".problem", has_text="needs a key").wait_for()
     assert page.evaluate("document.activeElement.id") == "key"
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
@@ -326,7 +326,7 @@ def check_example(page: Any) -> None:
     """Judge the page's example with the key, and compare every figure with the judge's own."""
     page.click("#example")
     page.keyboard.press("Control+Enter")
-    page.locator(".problem", has_text="asks for a key").wait_for()
+    page.locator(".problem", has_text="needs a key").wait_for()
     page.keyboard.type("sesame")
     page.keyboard.press("Enter")
     page.locator("#result").wait_for(state="visible")

@@ -113,4 +113,4 @@ def test_a_disk_that_is_read_only(small_disk: Path, write_responses: Write) -> N
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     done = run(small_disk, "score", write_responses(3), "--judge", "length", "--out", small_disk / "run")
     assert done.returncode == 5
-    assert f"{small_disk / 'run'}: read-only file system; name a folder on a disk" in done.stderr
+    assert f"{small_disk / 'run'}: read-only file system; choose a folder on a writable disk" in done.stderr

@@ -45,7 +45,7 @@ def test_of_two_nights_at_once_one_is_told_to_wait_and_nothing_is_doubled(world:
         first.kill()
         first.communicate(timeout=100)
     assert second.returncode == 5
-    assert "another process is at this night; wait until it is done" in said
+    assert "another process is running this night; wait until it is done" in said
     assert first.returncode == 0
     asked = dict(world.asked)
     assert CliRunner().invoke(cli.main, ["nightly", str(path), "--night", "2026-12-01"]).exit_code == 0

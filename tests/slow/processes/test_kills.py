@@ -39,7 +39,7 @@ def test_an_interrupted_run_says_how_to_go_on(write_responses: Write, start: Sta
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "what was judged is kept" in said
+    assert "finished judgments are saved" in said
     assert "responses.jsonl --judge length --out 'a b' --limit 4900" in said
     assert "Traceback" not in said
 

@@ -119,7 +119,7 @@ def test_what_is_wrong_in_a_worker_is_said_as_it_would_be_here(tmp_path: Path) -
     judge = tmp_path / "judge.toml"
     judge.write_text('kind = "decision"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nretries = 0\n')
     path = write_many(tmp_path / "rows.jsonl", 20)
-    with pytest.raises(OperationalError, match="is the server running"):
+    with pytest.raises(OperationalError, match="check that the server runs"):
         score(path, tmp_path / "run", str(judge), workers=1)
 
 
@@ -137,7 +137,7 @@ def test_ray_listens_on_the_loopback_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--workers", "2"], "--workers is for --engine ray"),
+        (["--workers", "2"], "--workers: only with --engine ray"),
         (["--engine", "ray", "--batch"], "use one"),
         (["--engine", "ray", "--max-cost", "1"], "--max-cost counts what one process spends"),
     ],
@@ -158,7 +158,7 @@ def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
 
     with fsspec.open("memory://rows/a.jsonl", "w") as out:
         out.write(json.dumps(next(make_rows(1))))
-    with pytest.raises(UserError, match="lies in this process alone"):
+    with pytest.raises(UserError, match="exists in this process only"):
         score("memory://rows/a.jsonl", tmp_path / "run", workers=1)
 
 

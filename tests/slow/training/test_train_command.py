@@ -120,7 +120,7 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     assert "| ieval | 48 | " in made.stdout
     # A recipe that needs sets, or does not, is answered by name.
     recipe, out = options[1], ("--out", tmp_path / "out")
-    refused(train("--recipe", recipe, *out), "--sets: the recipe uses epitome, ieval; name the folder")
+    refused(train("--recipe", recipe, *out), "--sets: the recipe uses epitome, ieval; set the folder")
     refused(train("--recipe", recipe, "--sets", tmp_path, *out), "epitome")
     refused(train("--sets", sets_folder, *out), "names no other rated set")
     refused(train("--protocol", "sets-apart", *out), "only with --unit conversation")
@@ -152,7 +152,7 @@ def test_a_judge_is_made_with_its_card_and_scores(
     assert done.exit_code == 0, done.output
     card = read(folder / "card.json")
     assert list(card["evidence"]) == ["raters-apart", "model-apart", "relevance"]
-    assert card["caveat"].startswith("On a model it has not met, this judge's Good share was off by ")
+    assert card["caveat"].startswith("On unseen models, the error of this judge's Good share was ")
     assert "(3 models left out; guessing: " in card["caveat"]
     assert (card["trained_on"]["ratings"], card["trained_on"]["raters"]) == (120, 30)
     text = (folder / "README.md").read_text(encoding="utf-8")

@@ -186,7 +186,7 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
         "evaluation_items": (replace(corpus, evaluation_items=corpus.items[1:]), tiny_recipe),
     }
     for key, (data, recipe) in others.items():
-        with pytest.raises(UserError, match=f"contains a trial with another {key}; give another --out"):
+        with pytest.raises(UserError, match=f"contains a trial with another {key}; set another --out"):
             run(data, recipe, tmp_path)
     for content, message in ((json.dumps({"judge": "length"}), "other than a trial"), ("{", "not JSON")):
         (tmp_path / PLAN).write_text(content)
