@@ -2,7 +2,7 @@
 
 Languages are distinguished by `py3langid`: of six libraries it was the best on short replies, small,
 and the same on every machine. Alone it takes one short English reply in twenty for another language, so it
-is used only where fewer than half of the words are among the commonest of English (`input_checks.toml`), which
+is used only where fewer than half of the words are among the commonest English (`input_checks.toml`), which
 also spares most files its loading. What is too short to tell counts as English.
 """
 
