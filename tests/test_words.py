@@ -13,12 +13,13 @@ from cli import main
 
 PACKAGES = "calibration commands data emotionbench empathy_judge judge nightly rating reports server training"
 BANNED = re.compile(
-    r"(?i)(?<![\w-])(graphics card|per cent|\d %(?!})|% sure|points of Good|points Good|strays?|errs?|moods?"
-    r"|leans? to|(told|tells?) apart|cannot be told|h[eo]lds? (\w+ ){0,4}against"
-    r"|tak(e|es|en) (\w+ ){0,3}up again|go(es)? on|(is|are) kept|says so|say which|the way out|crowd's|a crowd|anew|mend(s|ed)?"
-    r"|lessons?|whoever|without a word|give (the|its) (same )?(\S+ )?command again"
-    r"|stands? (at|in|there|here|first|twice)|shown to have|not shown to|lies? (above|below|between|further)|tries its hand|has not met"
-    r"|as judged|hardly|learnt|licence|colour\w*|neighbour\w*|favour\w*|behaviour|judgement|catalogue|centre)(?![\w-])"
+    r"(?i)(?<![\w-])(graphics card|per cent|\d %(?!})|% sure|points of Good|points Good|strays?|errs?"
+    r"|moods?|leans? to|(told|tells?) apart|cannot be told|h[eo]lds? (\w+ ){0,4}against"
+    r"|tak(e|es|en) (\w+ ){0,3}up again|go(es)? on|(is|are) kept|says so|say which|the way out|crowd's"
+    r"|a crowd|anew|mend(s|ed)?|lessons?|whoever|without a word|give (the|its) (same )?(\S+ )?command again"
+    r"|stands? (at|in|there|here|first|twice)|shown to have|not shown to"
+    r"|lies? (above|below|between|further)|tries its hand|has not met|as judged|hardly|learnt|licence"
+    r"|colour\w*|neighbour\w*|favour\w*|behaviour|judgement|catalogue|centre)(?![\w-])"
 )
 # Texts that models read and patterns of speech, which decide scores, and the key of a file format.
 EXEMPT = (
