@@ -61,11 +61,11 @@ def closed_pipe() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """Commands by name, and the one place where errors become words and an exit code; bugs keep theirs."""
+    """Commands by name; turns errors into messages and exit codes, and leaves tracebacks of bugs."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
         if sys.platform == "win32":
-            # Run folders and histories are kept whole by file locks that only POSIX systems have.
+            # Run folders and histories need file locks of POSIX systems.
             sys.exit("error: empathy-judge does not run on Windows; use WSL, or a server that runs it")
         if os.environ.get("GITHUB_ACTIONS"):
             from reports.outputs import escape_streams

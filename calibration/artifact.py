@@ -81,7 +81,7 @@ class Calibration:
     calibrated_models: Mapping[str, CalibratedModels]
     design_effect: float | None = None
     covers: RatedRange | None = None
-    speaks_for: SpeaksFor = "people"  # fewer than four raters speak for themselves only
+    speaks_for: SpeaksFor = "people"  # fewer than four raters do not represent people
     source: str = ""
     rated: Mapping[str, RatedReplies] = field(default_factory=dict)
 

@@ -24,7 +24,7 @@ CELLS_AT_ONCE = 1 << 20  # bounds the memory of a step to some 10 MB, however ma
 
 
 def percentile_interval(draws: Floats) -> Interval | None:
-    """The middle 95 % of a statistic's draws; those in which it is undefined (nan) are left out.
+    """The middle 95% of a statistic's draws; those in which it is undefined (nan) are left out.
 
     None when it is undefined in most of them: what is left would not be a fair sample.
 
@@ -72,7 +72,7 @@ def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval]
     """Intervals of `sums.sum(0) / counts.sum()`, the means of several quantities over all responses.
 
     `sums` is (clusters, quantities), `counts` (clusters,), `drawn` (draws, clusters) as `resample_clusters`
-    gives it. Undefined, hence None, with fewer than two clusters: one cannot tell how much they differ.
+    gives it. Undefined, hence None, with fewer than two clusters, which do not show how much they differ.
     A draw that misses every response has no mean and is left out.
     """
     if len(counts) < 2:
@@ -152,7 +152,7 @@ class Sampled:
     def estimate(
         self, *, low: float = -np.inf, high: float = np.inf, scale: Scale = "own", unseen: float = 0.0
     ) -> Estimate:
-        """The value with its interval, kept on the scale; none for a value that is itself undefined."""
+        """The value with its interval, clipped to the scale; none for a value that is itself undefined."""
         if not np.isfinite(self.value):
             return Estimate(self.value, None)
         if not self.is_left_out:

@@ -11,7 +11,7 @@ from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Intege
 
 UNIT = (0.0, 1.0)  # the scale of shares
 LITTLE: Final = 0.5  # of a rating: the least share a label is taken to have where a variance is wanted
-NORMAL: Final = 1.959964  # standard errors to either side of a 95 % interval with known variance
+NORMAL: Final = 1.959964  # standard errors to either side of a 95% interval with known variance
 
 
 def sum_variance(sums: Floats) -> Floats:
@@ -80,9 +80,9 @@ def t_intervals(
     *,
     most: Floats | float = np.inf,
 ) -> tuple[Floats, Floats]:
-    """Intervals by t, kept on the scale; Wilson's for shares, nan where the variance is unknown.
+    """Intervals by t, clipped to the scale; Wilson's for shares, nan where the variance is unknown.
 
-    `ratings` stands in for the effective number of ratings where a share is 0 or 1 and shows no variance;
+    `ratings` replaces the effective number of ratings where a share is 0 or 1 and shows no variance;
     `most` is what that number may be at most.
     """
     quantile = t_quantile(freedom)
@@ -116,7 +116,7 @@ def clustered_share(hits: NDArray[np.bool_] | Floats, clusters: Integers) -> Est
         return Estimate(share, None)
     binomial = share * (1 - share) / rows
     worth = rows * min(1.0, binomial / found.error**2) if found.error > 1e-9 else float(rows)
-    # Student's, not the normal, quantile: the clusters tell their own variance, and may be few.
+    # Student's, not the normal, quantile: the variance is estimated from the clusters, which may be few.
     low, high = wilson_interval(np.array(share), np.array(worth), t_quantile(found.freedom))
     return estimate_of(share, float(low), float(high))
 
@@ -155,9 +155,9 @@ class Contrast:
         return float(2 * stdtr(self.freedom, -abs(self.effect / self.error)))
 
     def detectable(self, *, looks: int = 1) -> float:
-        """The least effect that is found with the power `POWER` at 95 % confidence.
+        """The least effect that is found with the power `POWER` at 95% confidence.
 
-        Where one of several `looks` has an effect, that one must pass at 5 % divided by their number.
+        Where one of several `looks` has an effect, that one must pass at 5% divided by their number.
         """
         if not self.is_defined:
             return math.nan
@@ -215,7 +215,7 @@ def reach(freedom: float, *, looks: int = 1, power: float = POWER) -> float:
     from scipy.special import nctdtrinc
 
     least = float(t_quantile(freedom, 1 - (1 - CONFIDENCE) / looks))
-    # The centre of a t whose draws pass `least` that often; beyond 1e5 degrees all is normal.
+    # The center of a t whose draws pass `least` that often; beyond 1e5 degrees all is normal.
     return float(nctdtrinc(min(freedom, 1e5), 1 - power, least))
 
 

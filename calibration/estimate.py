@@ -1,4 +1,4 @@
-"""A statistic with its 95 % interval, and the difference of two of them."""
+"""A statistic with its 95% interval, and the difference of two of them."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ OF_THESE_RATERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a statistic may lie, with 95 % confidence."""
+    """Where a statistic may lie, with 95% confidence."""
 
     low: float
     high: float
@@ -99,8 +99,8 @@ def hull(one: Estimate, other: Estimate) -> Estimate:
 def is_same_within(difference: Estimate, margin: float) -> bool:
     """Whether a difference is shown to be smaller than `margin`: two one-sided tests (Schuirmann 1987).
 
-    The whole interval lies within the margin. By one of 95 % each test errs in at most 2.5 %, where the usual
-    rule allows 5 %: what is called the same is then what a reader sees to be.
+    The whole interval lies within the margin. With a 95% interval each test has an error rate of at most
+    2.5%, where the usual rule (90%) allows 5%; the verdict then agrees with the interval shown.
 
     >>> is_same_within(Estimate(0.01, Interval(-0.02, 0.04)), 0.05)
     True

@@ -9,7 +9,7 @@ from calibration.estimate import Floats, Integers
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Adjusted so that any false finding at all among those below .05 has a chance of 5 %.
+    """Adjusted so that any false finding at all among those below .05 has a chance of 5%.
 
     By hand: scipy has none. An undefined one (nan) stays so and is not counted as a test.
 

@@ -66,7 +66,7 @@ class Paired:
 
     @property
     def cluster_kind(self) -> Cluster:
-        """What is kept whole: batches or raters, whichever lie further apart, however few they are.
+        """The clusters: batches or raters, whichever differ more, however few they are.
 
         Fewer than `LEAST_RATERS` show nothing of how much people differ. Then it is prompts, and what is said
         holds for these raters only: see `speaks_for`.
@@ -92,7 +92,7 @@ class Paired:
         return np.unique(getattr(self, kind or self.cluster_kind), return_inverse=True)[1]
 
     def take(self, rows: NDArray[Any]) -> "Paired":
-        """These rows only, by mask or by position; what could not be paired is told of the whole only."""
+        """These rows only, by mask or by position; unpaired rows are counted for the whole only."""
         kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
         for name in ("probabilities", "chance"):
             if (column := getattr(self, name)) is not None:

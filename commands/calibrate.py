@@ -166,7 +166,7 @@ def calibrate(
             say_next("to see which model people find better", "compare", *runs, "--ratings", ratings, *texts)
         else:
             say_next(f"to see where the judge and people differ: open {folder / 'report.html'}")
-    # Undefined, or known of so few that nobody can say how exactly.
+    # Undefined, or with too few ratings for an interval.
     if refused or report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)
 
@@ -177,7 +177,7 @@ def _default_folder(judge: str, source: str) -> Path:
 
 
 def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json: bool) -> bool:
-    """Say how far the judges agree with choices, which calibrate nothing; return if it can be told."""
+    """Print how often the judges agree with choices; return whether that is defined."""
     from calibration.agreement import choices
     from data.files import disk_errors
     from reports.calibration.choices_page import choice_agreement_page, plain_choices

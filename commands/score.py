@@ -243,7 +243,7 @@ def _write_conversations(html: Path, source: "Source", scored: "SummarizedRun") 
 
 
 def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
-    """What to do with these figures, or what keeps them from being told."""
+    """Print the next step."""
     from calibration.shares.transport import LEAST_REPLIES
     from data.records import NOUNS
 

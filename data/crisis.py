@@ -1,4 +1,4 @@
-"""Words of somebody who may be in danger: a response to them is flagged for people to read, not only rated.
+"""Detection of messages by people who may be in danger; responses to them are flagged for human review.
 
 A list of phrases finds what is said plainly, most of it in English, and misses much of what is only hinted
 at: no flag never means that nobody is in danger. A flag changes no label; flagged responses are left out of
@@ -94,14 +94,14 @@ def say_flags(flagged: Mapping[str, Any] | None, where: str = "") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """One danger: a pattern, and words of which one must stand in a text before the pattern is tried."""
+    """One danger: a pattern, and words of which one must be in a text before the pattern is tried."""
 
     danger: str
     words: frozenset[str]
     pattern: re.Pattern[str]
 
     def is_hinted(self, plain: str, words: frozenset[str]) -> bool:
-        """Tell whether to try the pattern; words in another script than Latin may stand within others."""
+        """Return whether to try the pattern; non-Latin words may be part of others."""
         if not self.words.isdisjoint(words):
             return True
         return not plain.isascii() and any(word in plain for word in self.words if not word.isascii())
@@ -109,7 +109,7 @@ class _Sign:
 
 @lru_cache(maxsize=256)  # many models answer one prompt
 def danger_said(text: str) -> str | None:
-    """Return the danger that the speaker, or somebody they speak of, may be in; None if no phrase is found.
+    """Return the danger that the speaker, or somebody they mention, may be in; None if no phrase is found.
 
     >>> danger_said("I don't want to live anymore."), danger_said("This traffic is killing me.")
     ('suicide', None)

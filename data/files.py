@@ -24,7 +24,7 @@ WAYS_OUT = {
 
 
 def without_links(path: str, flags: int) -> int:
-    """An `opener` for files of ours that are written to: a link in their place would lead to another file."""
+    """Open a file for writing without following symbolic links."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW, 0o666)
     except OSError as error:
@@ -88,7 +88,7 @@ def _held(partial: Path) -> Iterator[None]:
             except FileNotFoundError:
                 is_ours = False
             if not is_ours:
-                continue  # whoever held it has given it its name, or taken it away
+                continue  # its holder renamed or removed it
             os.ftruncate(lock.fileno(), 0)
             yield
             return
@@ -105,7 +105,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses into an error that names the place and the way out."""
+    """Turn what the disk refuses into an error that names the place and the fix."""
     try:
         yield
     except OSError as error:

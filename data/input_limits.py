@@ -5,12 +5,12 @@ from typing import Final
 MB: Final = 1 << 20
 
 # Files
-LONGEST_LINE: Final = 16 * MB  # bytes of a line of JSON or CSV; a row of ours has a few thousand
+LONGEST_LINE: Final = 16 * MB  # bytes of a line of JSON or CSV; usual rows have a few thousand
 LARGEST_WHOLE: Final = 128 * MB  # bytes of a file that is read whole, as one JSON value is
 LARGEST_ARCHIVE: Final = 128 * MB  # bytes of a workbook or an Inspect log without its compression
 LARGEST_BATCH: Final = 64 * MB  # bytes of 256 rows of Parquet without their compression
 MOST_EXPANSION: Final = 1_000  # times the size of a Parquet file, if that is more than a batch
-LARGEST_SEALED: Final = 64 * MB  # bytes of a calibration, a plan or another file of ours
+LARGEST_SEALED: Final = 64 * MB  # bytes of a calibration, a plan or another file of this program
 MOST_COLUMNS: Final = 16_384  # as many as Excel has
 MOST_ROWS: Final = 1 << 20  # of a workbook, as many as Excel has
 MOST_CELLS: Final = 1 << 25  # of a workbook, empty ones included

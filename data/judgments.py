@@ -21,7 +21,7 @@ from data.text import listed
 OFF_SCALE: Final = "off the scale"
 NOT_GIVEN: Final = "no score given"
 SAYINGS: Final = ("score", "rating", "label")  # the columns that may hold the judgment, the finest first
-JUDGES: Final = ("judge", "rater")  # the columns that may tell whose it is
+JUDGES: Final = ("judge", "rater")  # columns that may name the judge
 SUM_TOLERANCE = 0.02  # of a row's probabilities: tools write two digits
 
 
@@ -55,7 +55,7 @@ def first_number(scale: Sequence[str]) -> int:
 
 
 def position_on(value: Any, scale: Sequence[str]) -> float | None:
-    """Where a level's name or a number stands, 1 to k and between; None off the scale.
+    """Return the position of a level's name or number, 1 to k and between; None off the scale.
 
     >>> position_on("good", LABELS), position_on("0.5", ("0", "1", "2")), position_on(4, LABELS)
     (3.0, 1.5, None)
@@ -120,7 +120,7 @@ def read_recorded(
 
 
 def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment:
-    """One row of another tool as a judgment; a mistake is told with the field in front."""
+    """One row of another tool as a judgment; errors start with the field."""
     identity = str(row.get("id") if row.get("id") is not None else "").strip()
     if not identity:
         raise UserError("id: missing or empty; every row needs it")
@@ -196,7 +196,7 @@ def _is_given(value: Any) -> bool:
 
 
 def _judgment(identity: str, model: str, prompt: Any, **said: Any) -> Judgment:
-    # Without a prompt the id tells, less its model's name: replies to one prompt are told by their models.
+    # Without a prompt, the id without its model's name identifies the prompt.
     grouped = str(prompt) if prompt is not None else plain_id(identity, model)
     digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return Judgment(id=identity, model=model, content="", prompt_digest=digest, **said)
@@ -284,7 +284,7 @@ def _read_run(folder: Path) -> Judged:
 
 
 def plain_id(identity: str, model: str) -> str:
-    """The id as its file had it, where models share ids and each is told with its model.
+    """Return the id as in its file, without the model's name that is added where models share ids.
 
     >>> plain_id("7/ada", "ada"), plain_id("7", "ada")
     ('7', '7')
@@ -295,21 +295,21 @@ def plain_id(identity: str, model: str) -> str:
 def pool_runs(judged: Sequence[Judged]) -> list[Judged]:
     """The runs of each judge as one, so that two models' runs of one judge are one judge's.
 
-    A reply that stands in two runs counts once. Where models share ids, each reply's id is told with its
-    model; a model without a name bears its run's.
+    A reply that is in two runs counts once. Where models share ids, each reply's id gets its model's name;
+    a model without a name gets its run's.
     """
     by_judge: dict[tuple[str, ...], list[Judged]] = {}
     for run in judged:
-        # A table says nothing of its judge's version: each is a judge of its own.
+        # A table has no judge version, so each table is a judge of its own.
         same = (run.name, run.version, run.rubric) if run.version else (run.name, run.source)
         by_judge.setdefault(same, []).append(run)
     return [runs[0] if len(runs) == 1 else _pool(runs) for runs in by_judge.values()]
 
 
 def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Judged]:
-    """Runs in which no id stands for two replies: where models share ids, each is told with its model.
+    """Return runs with unique ids: where models share ids, each gets its model's name.
 
-    A model without a name bears its run's, of `names` or else of the source.
+    A model without a name gets its run's, of `names` or else of the source.
     """
     named = [
         [replace(item, model=name) if item.model == UNNAMED_MODEL else item for item in run.judgments]
@@ -349,7 +349,7 @@ def _pool(runs: Sequence[Judged]) -> Judged:
 
 
 def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict[str, Exchange]:
-    """Exchanges under the ids of their judgments, which pooling may have told apart."""
+    """Exchanges under the ids of their judgments, which pooling may have extended."""
     judgments = [item for judged in judges for item in judged.judgments]
     ids, by_content = {item.id for item in judgments}, {item.content: item.id for item in judgments}
     texts: dict[str, Exchange] = {}

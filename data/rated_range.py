@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Final
 from data.records import NOUNS, REPLY, Judgment
 
 ENOUGH: Final = 30  # rated replies that make a length, a turn or a format known; of few replies a 50th
-WORTH: Final = 0.05  # of a file's replies: fewer hardly move its shares, and rated replies have such too
+WORTH: Final = (
+    0.05  # of a file's replies: fewer have little effect on its shares, and rated replies have such too
+)
 ReplyShape = Mapping[str, int]
 
 

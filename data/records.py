@@ -1,4 +1,4 @@
-"""The records every room speaks of; frozen, and checked once when a file is read."""
+"""The records that all packages use; frozen, and validated once when a file is read."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from data.crisis import danger_said
 from data.readers.chat_turns import is_answering
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
-EMPATHY: Final = "empathy"  # the dimension that is rated where nobody says otherwise
+EMPATHY: Final = "empathy"  # the default dimension of ratings
 EMOTIONS: Final = tuple(
     "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
     " disappointed disgusted embarrassed excited faithful furious grateful guilty hopeful impressed jealous"
@@ -30,7 +30,7 @@ NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
 PROMPT_NOUNS: Final = {REPLY: "prompts", CONVERSATION: "situations"}  # what several models are given alike
 
 
-# A heading, an item of a list, a fence or bold words, at least two of them: one dash makes no list.
+# A heading, an item of a list, a code fence or bold words, at least two of them: one dash makes no list.
 _MARKDOWN: Final = re.compile(r"^ {0,3}(?:#{1,6} |[-*+•] |\d{1,2}[.)] |```)|\*\*[^*\n]+\*\*", re.MULTILINE)
 
 
@@ -158,7 +158,7 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
 
 
 def unscored(exchange: Exchange, reason: str) -> Judgment:
-    """No judgment, and why: a value of its own, never a low score."""
+    """No judgment, and the reason; never converted to a low score."""
     return _judgment(exchange, unscored=reason)
 
 
@@ -201,7 +201,7 @@ def digest_json(value: Any) -> str:
 def to_plain(value: Any) -> Any:
     """Make JSON values of a record: a tuple is a list, a date is ISO text, what is not finite is null.
 
-    A record whose JSON has other names than its fields says so in a method `as_dict`.
+    A record whose JSON has other names than its fields defines them in a method `as_dict`.
 
     >>> to_plain({"share": float("nan"), "turn": Turn(speaker="user", text="Hello.")})
     {'share': None, 'turn': {'speaker': 'user', 'text': 'Hello.'}}

@@ -1,4 +1,4 @@
-"""A run folder: it can be taken up again after any interruption, and is whole once its manifest is there.
+"""A run folder: it can be resumed after any interruption, and is whole once its manifest is there.
 
     plan.json        what is asked of whom; written first, never changed
     journal.jsonl    judgments as they come; there only while the run is under way
@@ -11,7 +11,7 @@
 A judgment counts as made once its line is in the journal, unscored ones too: taking a run up again asks for
 none of them a second time. To have unscored responses asked again, start a new run.
 
-A model that answers prompts has such a folder as well: then `answers.jsonl` stands for `judgments.jsonl`.
+A model that answers prompts has such a folder as well: then `answers.jsonl` replaces `judgments.jsonl`.
 """
 
 import json
@@ -153,12 +153,12 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long this stretch has taken so far."""
+        """The duration of this session of the run."""
         return round(monotonic() - self._started, 3)
 
     @property
     def count(self) -> int:
-        """How many judgments are kept of the exchanges that have come by."""
+        """The number of judgments stored for the exchanges seen."""
         return sum(offset >= 0 for offset in self._offsets)
 
     @property
@@ -171,7 +171,7 @@ class Run:
         return self._find(position, exchange) is not None
 
     def take_up(self, position: int, exchange: Exchange) -> dict[str, Any] | None:
-        """The row that an earlier stretch kept of this exchange, for whoever goes on from it."""
+        """Return the row that an earlier session stored of this exchange."""
         if (offset := self._find(position, exchange)) is None:
             return None
         with disk_errors(self.folder), self._journal.open("rb") as journal:
@@ -182,7 +182,7 @@ class Run:
     def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
         """Append a judgment to the journal; it outlives this process from here on.
 
-        A plain row does as well, if it bears the `id` and `content` of its exchange.
+        A plain row does as well, if it has the `id` and `content` of its exchange.
         """
         self.keep_lines([position], [to_line(to_row(judgment))])
 
@@ -359,7 +359,7 @@ def _take_up(
         return earlier, end
     with open(journal, "r+b", opener=without_links) as lines:
         for line in read_lines(lines):
-            if line is None:  # no line of ours is that long
+            if line is None:  # no line of this program is that long
                 end = lines.tell()
                 continue
             if not line.endswith(b"\n"):

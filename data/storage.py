@@ -231,7 +231,7 @@ def digest_source(source: Source) -> str:
 
 @contextmanager
 def store_errors(table: object) -> Iterator[None]:
-    """Turn what a store refuses into an error that names the place and the way out."""
+    """Turn what a store refuses into an error that names the place and the fix."""
     try:
         yield
     except UserError:

@@ -1,4 +1,4 @@
-"""Records in and out of tables of any shape; a bad row names its file, line, field and the way out."""
+"""Records in and out of tables of any shape; a bad row names its file, line, field and the fix."""
 
 import csv
 import json

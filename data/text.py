@@ -244,7 +244,7 @@ def money(dollars: float | None) -> str:
 
 
 def show_estimate(estimate: AnyEstimate, *, is_share: bool = False, digits: int = 2) -> str:
-    """Print a share in per cent, any other statistic as it is."""
+    """Print a share in percent, any other statistic as it is."""
     return percent(estimate) if is_share else show(estimate, digits=digits)
 
 

@@ -39,7 +39,7 @@ from judge.llm.endpoint import CallFailed
 from judge.llm.limits import lasting_usage
 
 ANSWERS = "answers"
-FEWEST_DEFAULTS = 10  # sheets without a situation: every change is held against their mean
+FEWEST_DEFAULTS = 10  # sheets without a situation: every change is compared with their mean
 IMAGINE: Final = (
     "Put yourself in the place of the person whom this happens to, and stay there while you answer:"
 )

@@ -267,7 +267,7 @@ class ScoredSheet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetGroup:
-    """The evoked sheets of a factor, an emotion or of all, and the default ones they are held against."""
+    """The evoked sheets of a factor, an emotion or of all, and the default ones they are compared with."""
 
     level: str
     name: str

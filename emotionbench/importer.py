@@ -1,4 +1,4 @@
-"""Results files of EmotionBench as sheets: models' answers, and the crowd's table.
+"""Results files of EmotionBench as sheets: models' answers, and the human table.
 
 Missing values are counted, not guessed: a column that is empty or not there becomes a sheet without marks.
 """

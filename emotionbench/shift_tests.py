@@ -29,14 +29,14 @@ class Test:
     `q` is p adjusted for the tests of all factors or emotions (Benjamini and Hochberg).
     """
 
-    __test__ = False  # pytest, this is no test of ours
+    __test__ = False  # pytest, this is no test of this program
 
     kind: str
     t: float = nan
     freedom: float = nan
     p: float = nan
     q: float = nan
-    low: float = nan  # 95 % interval of the change
+    low: float = nan  # 95% interval of the change
     high: float = nan
     units: int = 0  # what was counted as independent
 

@@ -24,7 +24,7 @@ FACTOR_NAMES: Final[Mapping[str, str]] = {
     for _, row in read_rows(HUMAN_NORMS)
     if row["level"] == "factor"
 }
-OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the crowd's table calls them
+OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the human table calls them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The Python interface: `score`, `compare` and `calibrate`, with results that notebooks show.
 
 Each call runs the command of that name in a child process. It returns the figures that the command prints,
-and works in a project whose own packages have the names of ours.
+and works in a project whose own packages have the same names.
 """
 
 import html

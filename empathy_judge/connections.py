@@ -40,7 +40,7 @@ class _EndedBefore(Exception):
 
 
 def start_command(python: str | None = None) -> list[str]:
-    """Return the words that start a command of ours, in this environment or in that of another Python."""
+    """Return the words that start a command, in this environment or in that of another Python."""
     python = python or os.environ.get(PYTHON)
     # In this environment the file is known; another has its own copy of it.
     return [python, "-I", "-m", "empathy_judge.start"] if python else [sys.executable, "-I", str(START)]

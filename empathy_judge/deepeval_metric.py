@@ -49,7 +49,7 @@ class EmpathyMetric(BaseMetric):  # type: ignore[misc]
         return await asyncio.to_thread(self.measure, test_case)
 
     def is_successful(self) -> bool:
-        """Tell whether the case passed."""
+        """Return whether the case passed."""
         return bool(self.success)
 
     @property

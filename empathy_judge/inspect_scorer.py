@@ -18,7 +18,7 @@ _ASKED: dict[str, JudgeClient] = {}  # by name and version, so that the metric a
 # Every reply counts, also where epochs repeat a prompt: what is averaged over epochs has no probabilities.
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def good_share() -> Metric:
-    """The share of Good replies, corrected, with its 95 % interval; the judge's own share; the mean score."""
+    """The share of Good replies, corrected, with its 95% interval; the judge's own share; the mean score."""
 
     def count(scores: Sequence[SampleScore]) -> dict[str, float]:
         nan = float("nan")

@@ -33,7 +33,7 @@ def empathy_judge(request: pytest.FixtureRequest) -> Iterator[JudgeClient]:
 def assert_good_share(empathy_judge: JudgeClient) -> AssertGoodShare:
     """Assert that at least a share of replies is Good, as people would call them.
 
-    Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95 %
+    Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95%
     interval of the corrected share lies above, fails if it lies below, and is skipped as inconclusive if
     `at_least` is within. Replies that could not be judged may be anything.
     """

@@ -217,7 +217,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _find_class(kind: str, place: str) -> Any:
-    """The class of a judge; a name of ours is never another package's."""
+    """The class of a judge; a name of this program is never another package's."""
     if kind in JUDGES:
         return EntryPoint(kind, JUDGES[kind], OTHERS).load()
     if kind not in _offered():

@@ -162,7 +162,7 @@ def split_reply(reply: str) -> list[str]:
     for boundary, least in ((_SENTENCE, 1), (_CLAUSE, 1), (_WORD, GROUP)):
         ends = [match.end() for match in boundary.finditer(reply)]
         cuts = [0, *(end for end in ends if start < end < len(reply)), len(reply)]
-        size = max(least, ceil((len(cuts) - 1) / MOST_PARTS))  # neighbours that stay together
+        size = max(least, ceil((len(cuts) - 1) / MOST_PARTS))  # neighbors that stay together
         if len(cuts) > 2:
             break
     return [reply[left:right] for left, right in pairwise([*cuts[:-1:size], len(reply)])]

@@ -1,8 +1,8 @@
 """What a judge that reads English cannot judge: a reply without words, code, template text, another language.
 
-Languages are told apart by `py3langid`: of six libraries it was the best on short replies, and small and the
-same on every machine. Alone it takes one English reply of few words in twenty for another language, so it is
-asked only where fewer than half of the words are among the commonest of English (`input_checks.toml`), which
+Languages are distinguished by `py3langid`: of six libraries it was the best on short replies, small,
+and the same on every machine. Alone it takes one short English reply in twenty for another language, so it
+is used only where fewer than half of the words are among the commonest English (`input_checks.toml`), which
 also spares most files its loading. What is too short to tell counts as English.
 """
 
@@ -17,7 +17,7 @@ from data.files import read_toml
 WORDS: Final = Path(__file__).with_suffix(".toml")
 READ: Final = 5_000  # characters; enough of any reply to tell its language
 LINE: Final = 300  # characters of a line that are looked at for code
-FEWEST: Final = 2  # words of our alphabet that can be told apart
+FEWEST: Final = 2  # words in Latin letters that identify a language
 PLACEHOLDER_EVERY: Final = 20  # words: a reply signed "[Your Name]" is one, a form to be filled in is none
 ENGLISH: Final = frozenset({"en", "pcm"})  # and the Pidgin that is written with its words
 NO_WORDS, CODE, TEMPLATE, FOREIGN = "no words", "code", "template text", "another language"

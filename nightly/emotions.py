@@ -16,7 +16,7 @@ from data.records import LABELS
 from nightly.schema import EmotionResult, JudgedResponse
 
 POOLED_NIGHTS: Final = 7
-NOISE_NIGHTS: Final = 60  # that tell how far answers vary from night to night: plenty, and soon read
+NOISE_NIGHTS: Final = 60  # used to estimate the night-to-night variation
 LEAST_VARIANCE: Final = 1e-4  # of probabilities over prompts: all alike tonight is no proof that none differs
 LEAST_STEPS: Final = 10  # differences of two nights, over all emotions, from which on these tell the noise
 
@@ -50,7 +50,7 @@ class PooledShare:
         """Return the share with an interval for one night, and for all nights and so many floors at once.
 
         Which prompts are asked is drawn once, however many nights they are asked on: only the chance in
-        answers is looked at anew each night, and the two share the error between them.
+        answers is estimated again each night, and the two share the error between them.
         """
         worth = self.prompts * known.worth
         tonight = self._wilson(worth, 1 - ALPHA / 2, known.freedom)

@@ -6,7 +6,7 @@ A configuration's `[gates]` table gives the limits:
     bad_share_rise = { baseline = 3, last_night = 6 }
     max_cost = 0.5                                 # dollars a night, for each model
     max_unscored = 2                               # percent of the responses
-    [gates.floors]                                 # points of Good
+    [gates.floors]                                 # percent (Good share)
     sad = 40
     every = 30                                     # each emotion without a floor of its own
 
@@ -54,7 +54,7 @@ NAMED_EMOTIONS: Final = 3
 class Gate:
     """One limit: in points of a hundred for shares, in dollars a night for cost.
 
-    `subject` is what a change is held against, or a floor's emotion.
+    `subject` is what a change is compared with, or a floor's emotion.
     """
 
     kind: Kind
@@ -177,7 +177,7 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
     if change is None or model.stale or gate.kind not in (*CHANGES, "floor"):
         return result
     if change.moved:
-        # A change that is the model's own by the anchors is believed, if the anchors tell that much.
+        # A change that the anchors attribute to the model counts, if they are precise enough.
         if result.outcome == "regression" and gate.kind in CHANGES and not change.is_rough:
             return result
         fix = "calibrate it again, and set a night of this judge as the baseline"
@@ -189,7 +189,7 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
 
 
 def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
-    """What the figures say, whoever moved."""
+    """Return the result by the figures alone, without drift of the judge."""
     result = model.result
     if model.failure:
         return _result(gate, model, "failed", f"the night failed: {model.failure}")

@@ -1,7 +1,7 @@
 """The history of all nights: one SQLite file, or a PostgreSQL database by its URL, with the same code.
 
-A night is added in one transaction and once only, whoever else adds what at the same time. Text that one of
-the two databases could not hold (a NUL, a lone surrogate) is kept with the replacement character in its
+A night is added in one transaction and once only, also with concurrent writers. Text that one of
+the two databases could not hold (a NUL, a lone surrogate) is stored with the replacement character in its
 place, and a number that is none (nan) as nothing, so that both give back the same.
 """
 
@@ -67,7 +67,7 @@ SECRETS: Final = frozenset({"password", "sslpassword", "passfile"})
 
 
 def show_url(url: URL) -> str:
-    """A URL to be printed: without its password, wherever in it that stands.
+    """A URL to be printed: without its password, wherever that is.
 
     >>> show_url(make_url("postgresql+psycopg://me:secret@db/nights?password=secret"))
     'postgresql+psycopg://me:***@db/nights?password=***'
@@ -91,7 +91,7 @@ def database_errors(url: URL) -> Iterator[None]:
     try:
         yield
     except (IntegrityError, DataError):
-        raise  # a bug of ours
+        raise  # a bug of this program
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split()) or type(error.orig).__name__
         secrets = [url.password, *(url.query.get(key) for key in SECRETS)]
@@ -158,12 +158,12 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # Who is going to write says so first: two that read and then both want to write would fail.
+    # Writers lock first: two that read and then write would fail.
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are kept for looking into
+KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are stored for looking into
 LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
 KINDS: Final = ("results", *(name for name in TABLES if name != "models"))
 Row = TypeVar("Row")
@@ -172,7 +172,7 @@ Row = TypeVar("Row")
 class History:
     """An open history; `open_history` gives one.
 
-    `config` keeps a question to the nights of one config, `last` to the newest so many of them.
+    `config` limits a query to the nights of one config, `last` to the newest so many of them.
     """
 
     def __init__(self, engine: Engine, place: str) -> None:
@@ -189,7 +189,7 @@ class History:
         """Add a night with all its results, or nothing; False when it is there already and was left as it is.
 
         A night is known by its config and name. `instead` puts the record in the place of one that is there.
-        Judgments are kept of the newest `keep_judgments` nights of the config and of those `pinned`.
+        Judgments are stored of the newest `keep_judgments` nights of the config and of those `pinned`.
         """
         with self.transaction(writes=True) as connection:
             if instead:
@@ -291,7 +291,7 @@ class History:
 
     @contextmanager
     def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
-        """A connection whose changes are kept together, or not at all."""
+        """A connection whose changes are stored together, or not at all."""
         with (
             database_errors(self.engine.url),
             self.engine.connect().execution_options(writes=writes) as connection,

@@ -1,14 +1,14 @@
 """The measurement of a night: every model's responses, made or read, and their judgments.
 
-    runs/<night>/<model>/answers-<digest>/   what the model answered, as `respond` keeps it
+    runs/<night>/<model>/answers-<digest>/   the model's replies, as `respond` stores them
     runs/<night>/<model>/talks-<digest>/     or the conversations it held, likewise
     runs/<night>/<model>/responses.jsonl     or a copy of a file's, whatever becomes of that later
     runs/<night>/<model>/cut-short.jsonl     and those with finish_reason "length", which are not judged
-    runs/<night>/<model>/judged-<digest>/    what the judge said of it, as `score` keeps it
+    runs/<night>/<model>/judged-<digest>/    their judgments, as `score` stores them
     runs/<night>/anchors/judged-<digest>/    and of the anchors, by a judge behind an endpoint
     runs/anchors/judged-<digest>/            or by a local judge, once for all nights
 
-Each folder goes on where it was left, and one that is whole is asked for nothing more.
+Each folder is resumed, and a complete one is not run again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -137,7 +137,7 @@ def date_of(night: str, clock: Clock) -> date:
 
 
 def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
-    """Measure one model; an `OperationalError` is of it alone, and the same night given again may mend it."""
+    """Measure one model; an `OperationalError` affects it alone; running the night again may fix it."""
     started = setup.clock()
     folder = setup.folder / slug(entry.name)
     if entry.endpoint is None:
@@ -212,7 +212,7 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
 
 
 def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Have the model answer the prompts, or hold the conversations; what an earlier call made is kept."""
+    """Have the model answer the prompts or have the conversations; earlier results are reused."""
     assert entry.endpoint is not None
     config, budget = setup.config, setup.budget
     asked = Listener(entry.endpoint) if config.turns else Responder(entry.endpoint)

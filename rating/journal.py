@@ -38,7 +38,7 @@ class Conflict(Exception):
 class Journal:
     """All acts of all raters; one process at a time may write.
 
-    A rater's acts at one place are numbered from 1. A page that did not hear back sends an act again with its
+    A rater's acts at one place are numbered from 1. A page without a response sends an act again with its
     number, so that nothing is recorded twice and nothing late undoes what came after it.
     """
 
@@ -60,7 +60,7 @@ class Journal:
         self._file.close()
 
     def record(self, token: str, key: str, number: int, entry: Entry) -> None:
-        """Keep an act, the `number`-th at its place; known already, it is not written again."""
+        """Store an act, the `number`-th at its place; one that is known is not written again."""
         with self._lock:
             acts = self._acts[token].setdefault(entry.place, [])
             if number <= len(acts):
@@ -91,7 +91,7 @@ class Journal:
 
 
 def lock_plan(folder: Path) -> AbstractContextManager[None]:
-    """Let nobody else serve this plan meanwhile."""
+    """Lock the plan against other servers."""
     return locked(folder, busy="process {process} serves this plan already; use its links, or stop it")
 
 

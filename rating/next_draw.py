@@ -3,7 +3,7 @@
 Models that nobody rated yet come first: each rater gets their replies to prompts that he or she has read
 already, so that all models are seen on the same prompts. Else further prompts are drawn, all models' replies
 to each. With a judge's run they come from strata of its Good share, most from strata where single ratings
-vary most by what the judge says (Neyman 1934): there a rating tells most. Within a stratum all prompts have
+vary most by the judge's score (Neyman 1934), where a rating adds most. Within a stratum all prompts have
 had the same chance, which is how many of them are drawn of how many there are; it grows with every draw, for
 those drawn before too.
 """
@@ -46,7 +46,7 @@ def draw_next(
 
 
 def _under_known_ids(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Exchange]:
-    """The replies by the plan's ids: a row without one is called otherwise when other files are read too."""
+    """The replies by the plan's ids: rows without one have other ids when other files are read too."""
     ids = {item.id for item in pool}
     known = {
         (item.model, item.content_digest): item.id

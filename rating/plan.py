@@ -1,6 +1,6 @@
 """A rating plan: which replies each person rates, drawn so that all models are seen alike; and its folder.
 
-Replies stand in a row: prompt after prompt in random order, and for each prompt every model, the models
+Replies are in one sequence: prompt after prompt in random order, and for each prompt every model, the models
 always in the same order. Each person takes the next stretch of that row, and at its end it begins again. So
 nobody's counts of models differ by more than one, a person sees all models on the same prompts but for a
 prompt cut at either end, and no reply is rated twice before all were rated once.
@@ -53,7 +53,7 @@ class Rater:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingPlan:
-    """What is rated by whom: raters by a token nobody can guess, replies by a key that says nothing.
+    """The assignment of replies to raters; raters have secret tokens, replies have random keys.
 
     `source_words` are the files the replies came from, with the options that name their columns.
     """
@@ -174,7 +174,7 @@ def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -
     rng.shuffle(models)
     rows = []
     for replies in by_prompt.values():
-        # Where models answered a prompt several times, first answers stand beside first answers.
+        # Where models answered a prompt several times, first answers are matched with first answers.
         shuffled = [rng.sample(replies.get(model, []), len(replies.get(model, []))) for model in models]
         rows += list(zip(*shuffled, strict=False))
     rng.shuffle(rows)
@@ -265,7 +265,7 @@ def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
 
 
 def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
-    """Replies that name a model in their own words; short names are words of their own."""
+    """Return notes on replies that mention a model's name; short names must be whole words."""
     names = [re.escape(name) for name in models if len(name) > 3]
     if not names:
         return []

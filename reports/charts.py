@@ -1,8 +1,8 @@
 """The charts of reports as inline SVG: dots with intervals, lines over nights or replies, and reliability.
 
-By hand: matplotlib is heavy, its drawings are large, and they neither take their colours from the page, light
-or dark, nor can be read out. Here colour is a class name that the page's style sheet knows. Where x is in per
-cent of the width a drawing is as wide as there is room while its text keeps its size: readable on a phone.
+Not matplotlib: its drawings are large, do not take their colors from the page (light or dark), and are not
+accessible to screen readers. Here colors are class names of the style sheet, and x is in percent of the
+width, so that charts fill the width and text keeps its size.
 """
 
 import math
@@ -18,13 +18,13 @@ from data.text import MINUS, AnyEstimate, ends_of
 from reports.page import Figure
 
 KEPT = frozenset("\n\t\u200c\u200d")  # joiners are inside emoji and words of many scripts, and turn nothing
-INSET = 2.5  # per cent of the width left free at both ends, so that no mark is cut off
+INSET = 2.5  # percent of the width left free at both ends, so that no mark is cut off
 
 Format = Callable[[float], str]
 
 
 def visible(text: str) -> str:
-    r"""Show what is hidden in a text: control and direction characters stand as their code.
+    r"""Show what is hidden in a text: control and direction characters are replaced by their code.
 
     >>> visible("fine\u202egnp.exe\x1b[2J")
     'fine[U+202E]gnp.exe[U+001B][2J'
@@ -60,7 +60,7 @@ def words(text: str, **attributes: object) -> str:
 
 
 def drawing(*inside: str, name: str, title: str, description: str, **attributes: object) -> str:
-    """Make a drawing with a title and a description for those who hear it; `name` is unique on its page."""
+    """Make a drawing with a title and a description for screen readers; `name` is unique on its page."""
     return element(
         "svg",
         element("title", escape(visible(title)), id=f"{name}-title"),
@@ -106,7 +106,7 @@ def span(values: Sequence[float | None], *, least: float = 0.0) -> tuple[float, 
 
 
 def across(value: float, domain: tuple[float, float]) -> str:
-    """Tell where a value stands, in per cent of the width; what lies outside stands at the edge.
+    """Return the position of a value in percent of the width; values outside are at the edge.
 
     >>> across(0.5, (0, 1)), across(7, (0, 1))
     ('50.00%', '97.50%')
@@ -118,7 +118,7 @@ def across(value: float, domain: tuple[float, float]) -> str:
 
 Look = Literal["judge", "people", "rival", "raw", "found"]
 
-# Shape tells what colour tells, for those who see no colours and for black print.
+# Shapes repeat the information of colors, for color blindness and black print.
 SHAPES: dict[str, str] = {
     "judge": "M-5.5 0a5.5 5.5 0 1 0 11 0a5.5 5.5 0 1 0-11 0z",
     "found": "M0-7 7 0 0 7-7 0z",
@@ -147,7 +147,7 @@ class Mark:
 class Line:
     """One line of a chart: a name at its left, a figure at its right, marks below both.
 
-    `band` is a stretch with a meaning of its own, said in the key; its ends may be infinite.
+    `band` is an interval that the key explains; its ends may be infinite.
     """
 
     name: str
@@ -205,7 +205,7 @@ def dot_plot(
 
 
 def percent_tick(value: float) -> str:
-    """Write a share at an axis in per cent."""
+    """Write a share at an axis in percent."""
     return f"{100 * value:.3g}"
 
 
@@ -260,7 +260,7 @@ def _mark(mark: Mark, middle: int, domain: tuple[float, float]) -> str:
 
 
 def shape(look: str, x: str, y: float, more: str = "") -> str:
-    """Draw a mark by itself, at a place that may be in per cent; `more` are further classes."""
+    """Draw a mark by itself, at a place that may be in percent; `more` are further classes."""
     path = element("path", d=SHAPES[look], class_=f"mark {look} {more}".strip())
     return element("svg", path, x=x, y=y, overflow="visible", width=1, height=1)
 
@@ -318,7 +318,7 @@ def reliability(
 
 
 LINES_TOP, LINES_FLOOR, LINES_HEIGHT = 18, 150, 176  # of a line chart, in pixels; below the floor is the axis
-LINES_INSET = 8.0  # per cent at the left, where the ticks stand
+LINES_INSET = 8.0  # percent at the left, for the ticks
 MOST_DOTS = 60  # beyond so many points a line has no dots
 NAMED_RULES, RULE_LETTERS = 3, 34  # rules that are named above the chart, and letters of a name
 
@@ -359,7 +359,7 @@ def line_chart(
         for run in _runs([at for at, value in enumerate(line) if math.isfinite(value)]):
             points = scale.path([(at, line[at]) for at in run])
             paths.append(element("polyline", points=points, class_=f"curve {look_of}"))
-    # A polyline knows no per cent, so lines stand in a drawing of their own that is stretched.
+    # Polylines do not support percent, so lines are in their own stretched drawing.
     stretched = {"viewBox": f"0 0 100 {LINES_HEIGHT}", "preserveAspectRatio": "none", "class_": "stretched"}
     parts = [
         *_line_axes(scale, labels, tick, rules, reference),
@@ -393,11 +393,11 @@ class LineScale:
 
     @property
     def step(self) -> float:
-        """The width of a column in per cent."""
+        """The width of a column in percent."""
         return (100 - LINES_INSET - INSET) / max(1, self.count)
 
     def column(self, at: float) -> float:
-        """Return the middle of a column in per cent of the width."""
+        """Return the middle of a column in percent of the width."""
         return LINES_INSET + self.step * (at + 0.5)
 
     def x(self, at: int, offset: float = 0.0) -> str:

@@ -1,4 +1,4 @@
-"""An explanation in colour: on a terminal, or as marks in a page."""
+"""An explanation in color: on a terminal, or as marks in a page."""
 
 from collections.abc import Sequence
 from html import escape
@@ -30,7 +30,7 @@ DOUBT = (
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
-    """Print every part of a reply with its effect; the colour only repeats what the number says."""
+    """Print every part of a reply with its effect; the color only repeats the number."""
     for explanation in explanations:
         console.print()
         score = f"score {explanation.score:.2f}" if explanation.score is not None else None
@@ -59,7 +59,7 @@ def _table(parts: Sequence[Part]) -> Table:
 
 
 def as_html(explanation: Explanation) -> str:
-    """Make a paragraph in which each part is a mark; see-through colours suit light and dark pages."""
+    """Make a paragraph in which each part is a mark; transparent colors suit light and dark pages."""
     marks = []
     for part in explanation.parts:
         red, green, blue = _colour(part)
@@ -80,7 +80,7 @@ def _figure(part: Part) -> str:
 
 
 def _strength(part: Part) -> float:
-    """Tell how strongly to colour a part, from 0 to 1; one whose effect does not hold, not at all.
+    """Return how strongly to color a part, from 0 to 1; one whose effect does not hold, not at all.
 
     >>> _strength(Part("a", -0.25)), _strength(Part("a", 2.0)), _strength(Part("a", 0.25, -0.1))
     (0.5, 1.0, 0.0)
@@ -93,7 +93,7 @@ def _colour(part: Part) -> tuple[int, int, int]:
 
 
 def _style(part: Part) -> Style:
-    """Black on a tint that grows from white: readable whatever the terminal's own colours are."""
+    """Black on a tint that grows from white: readable whatever the terminal's own colors are."""
     share = _strength(part)
     if part.effect is None or not round(part.effect, 2) or part.is_doubtful:
         return Style.null()

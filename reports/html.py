@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-STRONGEST_TINT = 0.55  # of the pure colour; more, and the text upon it could not be read
+STRONGEST_TINT = 0.55  # of the pure color; more would make the text unreadable
 
 
 def as_page(page: Page) -> str:
@@ -42,7 +42,7 @@ def make_environment(*folders: Path) -> "Environment":
 def _template() -> "Template":
     """Read and compile the template once: that takes longer than filling it."""
     environment = make_environment()
-    # A number and its sign of per cent stay on one line.
+    # A number and its percent sign stay on one line.
     environment.filters["tidy"] = lambda text: re.sub(r"(?<=\d) (?=%|points)", "\N{NO-BREAK SPACE}", text)
     return environment.get_template("report.html.j2")
 

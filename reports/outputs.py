@@ -43,7 +43,7 @@ def as_junit(checks: Sequence[CheckOutcome], *, name: str) -> str:
     """Write JUnit XML: one suite a model and one case a check.
 
     A regression is a failure; what failed or is stale is an error; an inconclusive check counts as skipped,
-    since JUnit has no other word for "not known", and says so in its message.
+    since JUnit has no other word for "not known"; the message explains it.
     """
     root = ElementTree.Element("testsuites", {"name": name, **_counts(checks)})
     for model in dict.fromkeys(check.model for check in checks):
@@ -111,7 +111,7 @@ class EscapedStream:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self._line = ""  # what matters of the line so far
+        self._line = ""  # the relevant part of the line
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -137,5 +137,5 @@ def escape_streams() -> None:
 
 
 def print_command(line: str, stream: TextIO) -> None:
-    """Print a workflow command of ours."""
+    """Print a workflow command of this program."""
     print(line, file=stream.stream if isinstance(stream, EscapedStream) else stream)

@@ -12,7 +12,7 @@ Look = Literal["reply", "best", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure in a table; `tint` colours it, from -1 (the one end of the scale) to 1 (the other)."""
+    """A figure in a table; `tint` colors it, from -1 (the one end of the scale) to 1 (the other)."""
 
     text: str
     tint: float | None = None
@@ -43,7 +43,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """One turn of a conversation; `mark` stands beside the name, and `look` says how a reply did."""
+    """One turn of a conversation; `mark` is shown next to the name, and `look` is the style of the reply."""
 
     who: str
     text: str
@@ -72,7 +72,7 @@ class Section:
     """A part of the report; `key` explains the marks of its figures.
 
     Only HTML shows `name`, where a link leads, and `short`, what the contents call it. Where it `is_beside`,
-    its one figure stands beside its tables if there is room. The last sections of a page may be `is_folded`.
+    its one figure is next to its tables if there is room. The last sections of a page may be `is_folded`.
     """
 
     name: str = ""
@@ -91,7 +91,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A whole report; `kind` stands above its title, `facts` are the few figures at the top.
+    """A whole report; `kind` is shown above its title, `facts` are the few figures at the top.
 
     `answers` are questions a reader has, with what the report says to them, after the verdict.
     """
@@ -123,7 +123,7 @@ def table_of(
     words: frozenset[int] = frozenset({0}),
     is_folded: bool = False,
 ) -> Table:
-    """Make a table with a row for each item; `columns` are what of it stands under each head.
+    """Make a table with a row for each item; `columns` are functions of the item by head.
 
     >>> table = table_of([2, 3], {"number": str, "square": lambda number: number**2})
     >>> table.head, [cell.text for cell in table.rows[1]]

@@ -1,4 +1,4 @@
-"""Pages and tables on a terminal: as wide as there is room, in colour where a person looks on."""
+"""Pages and tables on a terminal: full width, in color if it is interactive."""
 
 import os
 import re
@@ -31,7 +31,7 @@ class Screen(Console):
 
 
 def open_screen(*, stderr: bool = False) -> Console:
-    """Open a console that heeds NO_COLOR and FORCE_COLOR; its text is the same with and without colour.
+    """Open a console that heeds NO_COLOR and FORCE_COLOR; its text is the same with and without color.
 
     With NO_COLOR it is plain altogether: neither bold nor dim, which rich by itself would keep.
     """
@@ -112,7 +112,7 @@ def print_lines(lines: Sequence[str], screen: Console) -> None:
 def print_table(console: Console, grid: Grid) -> None:
     """Print a table where it fits; else each row with a line for each column, so that nothing is cut off.
 
-    By hand, since rich takes away whole columns without a word where they do not fit.
+    Not left to rich, which silently removes columns that do not fit.
     """
     gap = sum(grid.padding[1::2])
     if sum(map(_least_width, grid.columns)) + gap * (len(grid.columns) - 1) <= console.width:

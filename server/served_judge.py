@@ -51,7 +51,7 @@ class ServedJudge:
             judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
 
     def of_unit(self, unit: str | None) -> "ServedJudge":
-        """The judge of replies or of conversations; without a word about it, the one that was named."""
+        """The judge of replies or of conversations; by default the one of --judge."""
         if unit and str(unit) not in self.units:
             raise UserError(f"unit: {self.judge.name!r} judges {NOUNS[self.judge.unit]} only")
         return self.units[unit] if unit else self
@@ -76,7 +76,7 @@ class ServedJudge:
             return self._calibration
 
     def about(self, rows: Iterable[Row] = ()) -> dict[str, Any]:
-        """What stands beside judgments, given as rows."""
+        """Return the fields that accompany judgments, given as rows."""
         found = self.calibration
         caveat = self.judge.caveat
         outside = OutsideCount(self.judge.rated, found.covers)

@@ -1,7 +1,7 @@
 """The judge as a child process: a JSON object a line on stdin, each answered by a line on stdout.
 
 A request is `{"id": 1, "route": "/v1/score", "body": {"exchanges": [...]}}`, or `/v1/shares` with judgments;
-the answer has its id and the body that the server gives, or `error`. The first line tells of the judge.
+the answer has its id and the body that the server gives, or `error`. The first line describes the judge.
 """
 
 import os
@@ -25,7 +25,7 @@ Body = Mapping[str, Any]
 
 def serve_stdio(judge_name: str, calibration: str | None) -> None:
     """Answer until stdin ends."""
-    # Whatever a library prints must not stand among the answers.
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     judge, conversations = load_both_units(judge_name)
@@ -72,8 +72,8 @@ def _answer(
     except UserError as error:
         send({"id": identity, "error": str(error)})
     except BrokenPipeError:
-        os._exit(0)  # whoever asked has ended
-    except Exception as error:  # a bug: told to both sides, and the next request may fare better
+        os._exit(0)  # the client has ended
+    except Exception as error:  # a bug: reported on both sides; the next request may succeed
         traceback.print_exc()
         send({"id": identity, "error": f"the judge failed: {type(error).__name__}: {error}"})
 

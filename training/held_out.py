@@ -102,7 +102,7 @@ class HeldOut:
 class Levels:
     """Absolute errors of the Good share over several models, and `tau`, Kendall's, of their order.
 
-    `guess_error` is the mean error of guessing each model's share as the mean of the crowd's shares of all
+    `guess_error` is the mean error of guessing each model's share as the mean of the human shares of all
     other models of the study; `guess_error_among` takes the others of `models` only.
     """
 

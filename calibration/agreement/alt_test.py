@@ -1,6 +1,6 @@
-"""The alternative-annotator test (Calderon, Reichart and Dror): may a judge stand in for a person?
+"""The alternative-annotator test (Calderon, Reichart and Dror): may a judge replace a person?
 
-Each person in turn is left out, and on every response judge and person are held against the others. The one
+Each person in turn is left out, and on every response judge and person are compared with the others. The one
 nearer to them has the advantage, both on a tie. The judge beats a person where its advantages are no more
 than `epsilon` fewer than the person's (the price of asking a person), tested one-sided over the responses and
 corrected for testing as many times as there are people.
@@ -27,11 +27,11 @@ CORRECTION: Final = "by"  # holds whatever the tests have to do with each other;
 class AlternativeTest:
     """`winning_rate` is the part of the people the judge beats, `advantage` the mean of its advantages.
 
-    At a winning rate of one half or more the judge may stand in for a person. `undefined` says why there is
+    At a winning rate of one half or more the judge may replace a person. `undefined` says why there is
     no answer.
     """
 
-    is_passed: bool | None  # whether the judge may stand in; None where the test has no answer
+    is_passed: bool | None  # whether the judge may replace a person; None where the test has no answer
     winning_rate: float
     advantage: Estimate
     epsilon: float

@@ -24,7 +24,7 @@ from calibration.cluster import cluster_sums
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers, SpeaksFor
 from calibration.pairing import Paired
 
-PANEL: Final = 10  # raters; how far others than a smaller panel would agree, it does not tell
+PANEL: Final = 10  # raters; a smaller panel does not generalize to other raters
 MIN_SHARED: Final = 10  # responses two people must share for a kappa of the two to be worth a look
 
 
@@ -97,7 +97,7 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingGrid:
-    """Paired ratings as a table, (raters, items), nan where somebody did not rate."""
+    """Paired ratings as a table, (raters, items), nan where a rater did not rate."""
 
     table: Floats
     judge: Floats  # the judge's label of each item

@@ -18,7 +18,7 @@ from calibration.cluster import LITTLE, clustered_share
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
-LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
+LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits, so a 0 can be anything below this
 BINS: Final = 10
 LEAST_MINORITY: Final = 10  # labels other than the commonest; with fewer a kappa is decided by a handful
 
@@ -110,7 +110,7 @@ def ordinal_alpha(coincidences: Floats) -> Floats:
     Undefined when no item has two ratings, or when all that have show one level.
     """
     margins = coincidences.sum(axis=2)
-    # A level stands at the mean rank of its values, so the levels' distances differ from draw to draw.
+    # A level has the mean rank of its values, so the levels' distances differ from draw to draw.
     ranks = margins.cumsum(axis=1) - margins / 2
     distance = (ranks[:, :, None] - ranks[:, None, :]) ** 2
     observed = (coincidences * distance).sum(axis=(1, 2)) * (margins.sum(axis=1) - 1)
@@ -183,7 +183,7 @@ def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
 
 
 def positions(values: Floats) -> Floats:
-    """Where each value stands among all, strictly between 0 and 1; equal values stand at the same place.
+    """Return the relative rank of each value, strictly between 0 and 1; equal values have the same rank.
 
     >>> positions(np.array([5.0, 1.0, 5.0, 9.0])).tolist()
     [0.5, 0.125, 0.5, 0.875]
@@ -227,7 +227,7 @@ def calibration_error(positive: ArrayLike, probabilities: ArrayLike) -> float:
     """Return the mean over responses of |mean probability - positive part| in the response's bin; 0 to 1.
 
     The responses are sorted by probability and cut into bins of equal count; equal probabilities stay
-    together, in the bin of their middle, so bins may differ in size or stand empty. Chance alone keeps a
+    together, in the bin of their middle, so bins may differ in size or be empty. Chance alone keeps a
     perfect judge above 0, by about 0.8 sqrt(bins p (1 - p) / n): compare judges on the same responses only.
     Undefined without responses.
 
@@ -289,9 +289,9 @@ def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:
 
 
 def refused_by_rarity(estimates: Mapping[str, Estimate], *parties: NDArray[Any]) -> dict[str, Estimate]:
-    """Estimates without those that allow for chance, where a party hardly ever gave but one level.
+    """Estimates without those that allow for chance, where a party gave nearly always one level.
 
-    A handful of labels decides such a coefficient, and no interval tells how far. Of a party that always says
+    A handful of labels decides such a coefficient, and no interval shows that. Of a party that always says
     the same, as a baseline may, its value is what it is by definition, and has no interval.
     """
     rare = [minority(party) for party in parties]

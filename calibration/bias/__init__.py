@@ -1,1 +1,1 @@
-"""Where a judge strays from people."""
+"""Where a judge deviates from people."""

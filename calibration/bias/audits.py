@@ -1,10 +1,10 @@
-"""Does a judge err more for some responses than for others? Each answer with what it could have found.
+"""Tests whether a judge's error differs between groups of responses, each with its detectable effect.
 
 The error of a judgment is score - rating: what people like, they rate higher themselves, so an error that
 goes with length, author or emotion is the judge's own. An audit that finds nothing says what it would have
 found: the effect that has a power of .8. The verdict follows from that and from a threshold that matters:
 
-found                       the effect differs from 0 (p, adjusted for the number of looks, is 5 % at most)
+found                       the effect differs from 0 (p, adjusted for the number of looks, is 5% at most)
 none found                  it does not, and one as large as the threshold would have been found
 could not have been found   it does not, and one as large as the threshold might well have been missed
 """
@@ -93,7 +93,7 @@ def ask(
     ]
 
 
-# Of the scale's whole length: .1 points on the scale from 1 to 3, which is what 5 % of the replies moved from
+# Of the scale's whole length: .1 points on the scale from 1 to 3, which is what 5% of the replies moved from
 # Bad to Good would make.
 THRESHOLD: Final = 0.05
 FOUND: Final = "found"
@@ -195,7 +195,7 @@ def response_facts(exchanges: Iterable[Exchange]) -> tuple[dict[str, int], dict[
 
 
 def conclude(answer: Contrast, p: float, *, looks: int, threshold: float) -> tuple[Outcome, Size]:
-    """The verdict on an effect, and where its interval lies; the rule stands at the top of this module."""
+    """Return the verdict on an effect and its size; the rules are at the top of this module."""
     interval = answer.estimate().interval
     if interval is None:
         return COULD_NOT, "unclear"

@@ -19,7 +19,7 @@ EXAMPLES: Final = 10  # of the worst disagreements, on either side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmotionCell:
-    """The crowd's level and the judge's over `n` ratings, and judge - crowd; None where `n` is 0."""
+    """Human and judge level over `n` ratings, and their difference; None where `n` is 0."""
 
     n: int
     crowd: float | None = None
@@ -51,7 +51,7 @@ class EmotionErrors:
 
 
 def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionErrors | None:
-    """The judge's level less the crowd's, by emotion and by emotion and model; None without emotions."""
+    """Judge minus human level, by emotion and by emotion and model; None without emotions."""
     rated = [exchanges.get(str(name)) for name in paired.id]
     emotion = np.array([(item.emotion or "") if item else "" for item in rated])
     names = sorted(set(emotion) - {""})

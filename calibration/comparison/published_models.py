@@ -16,7 +16,7 @@ from data.records import LABELS
 STUDY_COUNTS: Final = Path(__file__).parents[2] / "data" / "studies" / "empathy-study-counts.csv"
 PREFIX: Final = "study:"
 RATERS: Final = 200  # of each model, ten ratings each
-# By label, from ICC(1) within raters; the counts alone do not tell, so a test holds these to the ratings.
+# By label, from ICC(1) within raters; not computable from the counts; a test checks them.
 DESIGN_EFFECTS: Final = {
     "human": (1.180, 0.856, 1.163),
     "gpt-4": (1.471, 1.450, 1.913),

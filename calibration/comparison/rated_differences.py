@@ -25,7 +25,7 @@ class RatedDifference:
 
     The error is that of the difference itself, not of the two levels: two people who rated both models leave
     one degree of freedom between them, however many replies each of them read. All but the value are nan
-    where the raters cannot tell how much they differ.
+    where the variance between raters is unknown.
     """
 
     value: Floats
@@ -99,7 +99,7 @@ def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Float
 
 
 def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
-    """Return the variance by unrated responses, for which the judge stands in, and its degrees of freedom."""
+    """Return the variance by unrated responses, which the judge scored, and its degrees of freedom."""
     total = sum_variance(one.prompt_influence) + sum_variance(other.prompt_influence)
     if one.prompts is not None and other.prompts is not None:
         both = shared_covariance(one.prompts, one.prompt_influence, other.prompts, other.prompt_influence)

@@ -1,7 +1,7 @@
 """Models compared by human ratings: shares, chi-square tests, and tests with raters as units.
 
 The chi-square tests count ratings as independent, as studies usually do: Good against the rest with Yates'
-correction, and all three labels. Ratings by one person are not independent, so beside them stand tests over
+correction, and all three labels. Ratings by one person are not independent, so there are also tests over
 raters, and the tests of single emotions are adjusted for their number.
 """
 
@@ -93,7 +93,7 @@ UNDEFINED_TEST: Final = ChiSquare(value=math.nan, freedom=0, p=math.nan, effect=
 def chi_square(table: ArrayLike, *, has_yates: bool = False) -> ChiSquare:
     """Test the independence of rows and columns; with Yates' correction for 2x2 tables if asked for.
 
-    Columns nobody used are left out. The effect is that of the uncorrected statistic. Undefined with fewer
+    Empty columns are left out. The effect is that of the uncorrected statistic. Undefined with fewer
     than two rows or columns in use, or with an empty row.
 
     >>> found = chi_square([[1014, 986], [705, 1295]], has_yates=True)

@@ -32,12 +32,12 @@ from data.text import listed, percent
 
 ALPHA: Final = 1 - CONFIDENCE
 MARGIN: Final = 0.05  # the least difference of shares worth telling
-RATERS_DIFFER: Final = 0.1  # taken for weights: raters' preferences for one model stray by 10 points
+RATERS_DIFFER: Final = 0.1  # taken for weights: SD of raters' preferences for one model: 10 points
 RATING_VARIANCE: Final = 0.2  # taken for weights and first guesses: of one rating, Good or not
 TUNED_AT: Final = 1 / 0.05**2  # the interval is narrowest where noise has a standard error of 5 points
 RATERS_PART: Final = 0.8  # of the error is the raters'; looks at the noise use up little of the whole
 LEAST_EFFECTIVE: Final = 1.5  # raters: one alone shows nothing of how they differ
-MOST_TIMES: Final = 20.0  # as many ratings as now: beyond it no number is told
+MOST_TIMES: Final = 20.0  # times the ratings of now; beyond it no number is shown
 Mask = NDArray[np.bool_]
 
 
@@ -146,7 +146,7 @@ class CrossedRatings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where two models stand: how far `other` is above `one`, and the verdict on `other`.
+    """The difference of two models, `other` minus `one`, and the verdict on `other`.
 
     The interval holds at all looks at once, over all pairs of models that are looked at. While it is open,
     `more` ratings by the same people would settle it if the difference is as it looks, or `people` more who
@@ -188,7 +188,7 @@ class Standing:
 def standing(
     ratings: CrossedRatings, one: str, other: str, *, margin: float = MARGIN, pairs: int = 1
 ) -> Standing:
-    """Where two models stand by a crossed plan's ratings so far; the error is shared by so many `pairs`."""
+    """Compare two models by a crossed plan's ratings; the error rate is divided by the number of `pairs`."""
     rows = (ratings.model == one) | (ratings.model == other)
     raters = len(np.unique(ratings.rater[rows]))
     pair = Standing(
@@ -230,7 +230,7 @@ def describe_few_raters(raters: int, shares: Mapping[str, float]) -> str | None:
 def standings(
     ratings: CrossedRatings, *, margin: float = MARGIN, baseline: str | None = None
 ) -> list[Standing]:
-    """Every two models, or each against a baseline; all of it errs in at most 5 %."""
+    """Every two models, or each against a baseline; the error rate of all together is at most 5%."""
     models = np.unique(ratings.model).tolist()
     pairs = [pair for pair in combinations(models, 2) if baseline is None or baseline in pair]
     return [standing(ratings, *pair, margin=margin, pairs=len(pairs)) for pair in pairs]

@@ -82,7 +82,7 @@ def split_change(
 
     A part counts as moved where its interval lies wholly beyond `matters` on one side; set that above 0 if
     the judge's every hair is not worth a word. `looks` is as in `paired_change`. The model's
-    error is `widening` times what its prompts tell: nights may differ by more than chance in answers.
+    error is `widening` times that from its prompts: nights may differ by more than chance in answers.
 
     >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
     >>> drift.verdict, drift.judge.value, drift.judge.interval

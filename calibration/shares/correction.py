@@ -39,10 +39,10 @@ class ModelCorrection:
 
     `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are what the
     judge alone and the ratings alone say. `reason` is also given where the line was refused and the model's
-    own ratings stand alone. `disagreement` is by how many standard errors the ratings lie above the line, in
+    ratings are used alone. `disagreement` is by how many standard errors the ratings lie above the line, in
     the column where that is most; nan without either. Beyond `DISAGREE`, one of them is in doubt.
     `left_out` is what the line through the other models says of a rated model, as if it had no ratings, and
-    `covered` whether its interval holds the crowd's level; `fit_models` adds them.
+    `covered` whether its interval includes the human level; `fit_models` adds them.
     """
 
     model: str
@@ -246,7 +246,7 @@ def correct_shares(
 ) -> dict[str, Mapping[str, Estimate] | RefusedShares]:
     """Return every model's shares by the calibrated line, or why they are refused.
 
-    Replies that people rated for the calibration keep the shares that their ratings gave them.
+    Replies that were rated for the calibration have the shares of their ratings.
     """
     lines = [calibration.calibrated_models[label] for label in LABELS]
     corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}

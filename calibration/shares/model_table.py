@@ -97,7 +97,7 @@ def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
 
     All rated models are in the line, human replies too. A new model is a language model, yet the study's
     differ by so little that a line through them alone covers two percentage points of Good; human replies,
-    on which the judge errs no more than on a language model, show how it follows a lower level.
+    on which the judge has no larger error than on a language model, show how it follows a lower level.
     """
     of_columns = calibrated_models(models)
     columns = LABELS if len(of_columns) == len(LABELS) else MEAN

@@ -88,7 +88,7 @@ class PpiEstimate:
     prompt_influence: Floats  # (prompts, columns)
     bounds: tuple[float, float]
     stand_in: float  # the effective number of ratings where a share shows no variance
-    most: Floats  # what that number is at most, for a label hardly anybody gave
+    most: Floats  # the upper bound of that number, for rare labels
 
     def estimates(self) -> list[Estimate]:
         """Return every column's value with its interval, if that is defined."""
@@ -186,7 +186,7 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
 def _most_worth(value: Floats, stand_in: float) -> Floats:
     """Return how many ratings a label's may count as at most, by column.
 
-    Where hardly anybody gave a label, or another one, ratings are too few to show how raters differ, and a
+    Where a label is rare or nearly universal, ratings are too few to show how raters differ, and a
     judge that agrees makes them look exact: they count as twice their number at most, and without any as
     their number over the design effect, so that the upper end is the rule of three's or more.
     """

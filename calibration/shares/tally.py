@@ -1,8 +1,8 @@
 """Each model's share of Bad, Okay and Good responses, with intervals over the choice of prompts.
 
 A share is the mean probability of a label, not the part of responses whose likeliest label it is: a judge
-that says 60 % Good of every response expects a crowd to call 60 % of them Good, and counting likeliest labels
-would make that 100 %. For a judge that is always certain the two are the same.
+with P(Good) = 60% for every response expects 60% human Good ratings, and counting likeliest labels
+would make that 100%. For a judge that is always certain the two are the same.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class Tally:
     The responses to one prompt form a cluster: they rise and fall together, so whole prompts are resampled,
     never single responses. Past `MAX_CLUSTERS` prompts they are thrown together into `BLOCKS` blocks by their
     digest. Chance made the blocks, so the spread between them tells that between prompts, to within the error
-    of estimating a spread from that many of them: 1 / sqrt(2 * BLOCKS), 1.4 % of the interval's width.
+    of estimating a spread from that many of them: 1 / sqrt(2 * BLOCKS), 1.4% of the interval's width.
     """
 
     sums: dict[str, dict[int, list[float]]] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class TargetModel:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedModels:
-    """Calibrated models, and of each the judge's mean, the crowd's, and the latter's sampling variance.
+    """Calibrated models with the judge's mean, the human mean, and the latter's sampling variance.
 
     Of one quantity: the share of a label, or a mean on a scale with these `bounds`. `shared` is the part of
     the variances that all have in common, since the same people rated them: no line shows it, and a new model
@@ -110,7 +110,7 @@ class CalibratedModels:
     def judged(self, mean: float, noise: float, prompts: int) -> TargetModel:
         """Return a model judged on so many prompts; few of them borrow the spread of the calibrated models.
 
-        Without a calibration's spread, few prompts tell their own by Student's t.
+        Without a calibration's spread, that of few prompts is estimated, with Student's t.
         """
         own = float(np.nan_to_num(noise)) * max(1, prompts)
         if self.prompt_variance is not None:
@@ -174,7 +174,7 @@ class CalibratedModels:
 class _Posterior:
     """The line at every point of a grid over slope and deviation, with its probability.
 
-    `height` is the line's at `centre`, and `height_variance` its variance; the crowd's shared noise is in it.
+    `height` is the line's at `centre`, and `height_variance` its variance with the ratings' shared noise.
     """
 
     weight: Floats

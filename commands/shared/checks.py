@@ -40,7 +40,7 @@ CLOSE, ODD = 0.01, 0.05  # another processor rounds states to 8 bits a little di
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: what it is like, and the way out where it is not as it should be."""
+    """The result of a check, and the fix if it failed."""
 
     name: str
     status: Status
@@ -131,7 +131,7 @@ def check_sample() -> Check:
         judge = ClassifierJudge()
         chances = judge.predict(SAMPLE)
     except Exception as error:
-        # Whatever a runtime raises here, the person is told, and the other checks go on.
+        # Any error of the runtime is reported, and the other checks still run.
         return Check(name, "fail", f"{type(error).__name__}: {error}", "install again")
     shown = " ".join(f"{value:.3f}" for value in chances)
     if judge.version not in KNOWN:

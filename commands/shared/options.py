@@ -28,7 +28,7 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def model_options(rows: str, *more: Decorator, settings: str = "temperature") -> Decorator:
-    """The options that say which model is asked; `rows` bear its name, and `more` stand below that one."""
+    """Return the options of the model; `rows` have its name, and `more` options come after them."""
     options: list[Decorator] = [
         click.option(
             "--model-config", type=FILE, help=f"TOML file with model, base_url, key_env, {settings} ..."
@@ -123,7 +123,7 @@ def complete_names(names: list[str], incomplete: str, *, or_file: bool = False) 
 
 @contextmanager
 def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
-    """Say after Ctrl-C what was kept, and how to go on; yields the options as they are told then."""
+    """On Ctrl-C, print what is saved and the command that resumes; yield its options."""
     try:
         yield instead
     except KeyboardInterrupt as interrupt:
@@ -180,9 +180,9 @@ def reading_words(ctx: click.Context, names: Collection[str] = READING_RATINGS) 
 
 
 def say_next(what: str, *words: object) -> None:
-    """Say what to do next and the command for it; on stderr, so that pipes and files hold results only.
+    """Print the next step and its command, on stderr, so that stdout has results only.
 
-    `words` are a command of ours; without them `what` is all there is to say.
+    `words` are a command of this program; without them, only `what` is printed.
     """
     sys.stdout.flush()  # a pipe may hold back what was printed before
     command = f": {program(click.get_current_context())} {shlex.join(map(str, words))}" if words else ""
@@ -197,12 +197,12 @@ def say_rate_plan(what: str, *words: object) -> None:
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print a line for people; what it quotes of a file or a server cannot steer their terminal."""
+    """Print a line; control characters quoted from a file or a server are escaped."""
     click.echo(printable_lines(str(text)), err=err)
 
 
 def program(ctx: click.Context) -> str:
-    """Return how this program was called, in words that work in the same folder."""
+    """Return the command that started this program, for use in the same folder."""
     name = ctx.find_root().info_name or "empathy-judge"
     if name == "cli.py":
         script = next((word for word in sys.orig_argv if word.endswith("cli.py")), name)

@@ -68,7 +68,7 @@ class Intake:
 
     @contextmanager
     def setting_aside(self, place: str) -> Iterator[None]:
-        """Note a bad cell and go on: one bad cell must not cost the rest of a dataset."""
+        """Record a bad cell and continue with the rest of the dataset."""
         try:
             yield
         except BadCell as problem:

@@ -70,7 +70,7 @@ PEOPLE: Final[dict[str, Scale]] = {
 
 
 def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]:
-    """The turns of a "Seeker: … / Supporter: …" text; a line without a name goes on with the turn before.
+    """The turns of a "Seeker: … / Supporter: …" text; a line without a name continues the previous turn.
 
     >>> [turn.speaker for turn in parse_transcript("Seeker: I lost.\\nSupporter: Oh no.\\nWhat happened?")]
     ['speaker', 'listener']
@@ -87,7 +87,7 @@ def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]
 
 
 def parse_chat_log(text: str) -> list[Turn]:
-    """The turns of "- " lines, the user's first; a line without the dash goes on with the turn before."""
+    """The turns of "- " lines, the user's first; a line without the dash continues the previous turn."""
     turns: list[list[str]] = []
     for line in text.split("\n"):
         if line.startswith("- ") or line == "-":
@@ -97,7 +97,7 @@ def parse_chat_log(text: str) -> list[Turn]:
         elif line.strip():
             raise BadCell("chat_log: does not start with '- '")
     if len(turns) % 2:
-        # Nothing but the order tells who spoke: with one turn too many or too few, nobody knows.
+        # Only the order identifies the speakers: an odd number of turns is ambiguous.
         raise BadCell(f"chat_log: an odd number of turns, {len(turns)}: who said what is unclear")
     roles = (SPEAKER, LISTENER)
     return [Turn(speaker=roles[i % 2], text="\n".join(lines).strip()) for i, lines in enumerate(turns)]
@@ -112,7 +112,7 @@ def exchange_of(
     emotion: str | None = None,
     extra: Mapping[str, Any],
 ) -> Exchange:
-    """The exchange a conversation ends in; turns after the last response are kept under `after`."""
+    """The exchange a conversation ends in; turns after the last response are stored under `after`."""
     # Turns with a text, the ones of one person in a row made one: speaker and listener alternate.
     runs = groupby((turn for turn in turns if turn.text), key=lambda turn: turn.speaker)
     spoken = [Turn(speaker=who, text="\n".join(turn.text for turn in run)) for who, run in runs]
@@ -271,7 +271,7 @@ def import_esconv(path: Path) -> Imported:
     """Talks that failed the authors' checks and talks they accepted; all scores are the seeker's, 1-5.
 
     An exchange is a talk (id `<failed|accepted>/<number>`) or the end of a stretch that got stars (id
-    `…/turn-<n>`, dimension `turn`). Stars stand at a turn of the seeker's and rate what the listener said
+    `…/turn-<n>`, dimension `turn`). Stars are at a turn of the seeker and rate what the listener said
     since the last stars: `rated_replies` counts these replies.
     """
     intake = Intake(path)
@@ -351,7 +351,7 @@ def import_dstc9(path: Path) -> Imported:
     """DSTC9 (DEP's table): the means of people's ratings of a talk, and a GPT's word on it.
 
     Some turns are empty in the published file, of both parties. They are left out, so that what one party
-    says before and after becomes one turn; a bot's opening that follows nobody's words stays in `dialogue`.
+    says before and after becomes one turn; a bot's opening without a turn before it stays in `dialogue`.
     The GPT's score 0-4 is moved to the 1-5 that people's `overall` has.
     """
     (table,) = find_files(path, "dstc9_dep_step2_eval.csv")

@@ -34,11 +34,11 @@ COPIED_CODES: Final = {"miti_chatgpt_empathy": "miti_chatgpt"}
 
 
 def import_empathy_study(path: Path) -> Imported:
-    """The crowd study: one CSV, or its folder; an arm that stands in both of its files is taken once."""
+    """The crowd study: one CSV, or its folder; a model that is in both of its files is read once."""
     intake = Intake(path)
     for table in find_files(path, "dataset.csv", "dataset_and_ratings.csv"):
         header = read_header(table)
-        kinds = ("response_", "rating_", "annotator_")  # an arm is what follows one of them
+        kinds = ("response_", "rating_", "annotator_")  # the model's name follows one of them
         starts = ((column, kind) for column in header for kind in kinds if column.startswith(kind))
         arms = list(dict.fromkeys(column.removeprefix(kind) for column, kind in starts))
         if not arms:
@@ -153,9 +153,9 @@ def import_empathetic_exchanges(path: Path) -> Imported:
 def import_epitome(path: Path) -> Imported:
     """EPITOME: levels 0-2 of a reply to a post, one dimension a file, or all three in one wide file.
 
-    A reply that stands in a file twice was annotated twice: the raters are `expert`, `expert-2` and so on.
+    A reply that is in a file twice was annotated twice: the raters are `expert`, `expert-2` and so on.
     `empathy` is the sum of an annotator's three levels, 0-6. The files differ in the white space of some
-    texts: the first file's stands.
+    texts: the first file's is used.
     """
     columns = ["sp_id", "rp_id", "seeker_post", "response_post"]
     intake = Intake(path)

@@ -1,6 +1,6 @@
 """Choices between two replies: who chose which, whatever the sheet calls the winner and the two sides.
 
-A choice says which reply is better and not how good either is. So it can tell how far a judge agrees, and
+A choice shows which reply is better, not how good either is. So it can measure how far a judge agrees, and
 which model is chosen; it cannot calibrate a judge's levels.
 """
 

@@ -38,7 +38,7 @@ Kind = Literal["labels", "thumbs", "stars", "scale"]
 
 
 def as_label(value: Any) -> str:
-    """A label as we write it, where this is one; else the text as it stands.
+    """A label as we write it, where this is one; else the text unchanged.
 
     >>> as_label("OK"), as_label(" gOOd "), as_label("3 - Good"), as_label("4")
     ('Okay', 'Good', 'Good', '4')
@@ -58,7 +58,7 @@ class RatingScale:
     levels: tuple[str, ...]
 
     def position(self, value: Any) -> float | None:
-        """Where a rating stands, 1 to k and between; None where it is no level.
+        """Return the position of a rating, 1 to k and between; None if it is not a level.
 
         >>> RatingScale(kind="thumbs", levels=THUMBS).position("Thumbs_Up")
         2.0
@@ -122,7 +122,7 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
         RatingScale(kind="stars", levels=stars),
     ]
     is_stars = plain_name(column).replace("_", "") in STAR_COLUMNS
-    if not is_stars:  # a number is one of stars only where something says so
+    if not is_stars:  # a number counts as stars only if it is marked as such
         said = sum(count_stars(str(value).strip())[0] is not None for value in values)
         scales = scales if said else scales[:2]
     else:

@@ -65,7 +65,7 @@ MODEL_NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetOptions:
-    """How a person says a file is to be read; what is left open is found out, and told.
+    """Options for reading a file; what is not set is detected and reported.
 
     `scale` is that of the ratings, `cut` the lowest levels that are Okay and Good, `columns` the headers by
     what they hold. `ai_raters` names raters who are AIs, or "all". With `skip_invalid` bad rows are counted.
@@ -106,7 +106,7 @@ class Replies:
         self._by_text: dict[tuple[str, str], dict[str, str]] = {}  # the model of each id with these texts
         self._by_content: dict[str, dict[str, str]] = {}
         self._of_model: dict[tuple[str, str], str] = {}
-        self._shared: set[str] = set()  # ids that stand for replies of several models
+        self._shared: set[str] = set()  # ids shared by replies of several models
         for judgment in judgments:
             self._note(judgment.id, judgment.model)
             if judgment.content:
@@ -148,7 +148,7 @@ class Replies:
         return identity if identity in named else next(iter(named), None)
 
     def find_text(self, row: Mapping[str, Any]) -> str:
-        """The reply with the same prompt and response; models with the same words are told by their name."""
+        """The reply with the same prompt and response; equal texts are distinguished by the model's name."""
         prompt, response = str(row["prompt"]), str(row["response"])
         found = self._by_text.get((_plain_text(prompt), _plain_text(response)), {})
         for seen in () if found else _contents(row):
@@ -187,7 +187,7 @@ def find_columns(headers: Iterable[str], stated: Mapping[str, str] | None = None
 
 
 def find_sides(headers: Iterable[str], stated: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Where a choice between two replies stands: `winner`, and the two sides as `model_a`, `response_b` ...
+    """The columns of a choice between two replies: `winner`, and the two sides as `model_a`, `response_b` ...
 
     Empty where the table holds no choices.
 
@@ -356,7 +356,7 @@ def set_ai_aside(
 
 @dataclass(slots=True)
 class _SheetReader:
-    """One file under way: the columns it has, and what is told of it."""
+    """One file under way: the columns it has, and the notes about it."""
 
     path: Path
     columns: Mapping[str, str]
@@ -400,7 +400,7 @@ class _SheetReader:
         return ratings
 
     def _check_once(self, ratings: Sequence[Rating]) -> None:
-        """One person rates a reply once: more of them are several people's, whom nothing tells apart."""
+        """Refuse several ratings of one reply without raters: they cannot be assigned to people."""
         (identity, times), *_ = Counter(item.id for item in ratings).most_common(1) or [("", 0)]
         if times > 1:
             raise UserError(

@@ -17,7 +17,7 @@ ROLES: Final = {
     **dict.fromkeys(("system", "developer", "tool", "function", "observation", "function_call"), SYSTEM),
 }
 ANSWERING: Final = frozenset(name for name, role in ROLES.items() if role == ASSISTANT) | {"system"}
-# What a prompt and a reply are called, the surest name first; compared as `plain_name` gives them.
+# Column names of prompts and replies, the most specific first; compared as `plain_name` gives them.
 PROMPTS: Final = (
     *("prompt", "question", "user_prompt", "user_message", "user_input", "user_query", "user", "human"),
     *("query", "instruction", "input", "message", "utterance", "request", "post", "problem", "inputs"),
@@ -36,7 +36,7 @@ CONVERSATIONS: Final = (
 
 
 def party_of(name: str) -> str | None:
-    """Return the party of a conversation that a name stands for, SPEAKER or LISTENER; None for others.
+    """Return the party of a conversation that a name denotes, SPEAKER or LISTENER; None for others.
 
     >>> party_of("Seeker"), party_of("assistant"), party_of("tool")
     ('speaker', 'listener', None)
@@ -230,7 +230,7 @@ def reply_in(value: Any, depth: int = 0) -> str:
 
 
 def _is_wrapped(value: Any) -> bool:
-    """Tell a message or a completion as JSON from a reply whose text is JSON."""
+    """Return whether JSON is a message or a completion, and not a reply whose text is JSON."""
     known = {"choices", "generations", "content", "role", "completion"} | set(RESPONSES) | set(CONVERSATIONS)
     if isinstance(value, list):
         return bool(value) and all(isinstance(item, Mapping) for item in value) and _is_wrapped(value[0])

@@ -49,7 +49,7 @@ class Sample:
     named: Columns = NONE_NAMED
 
     def find(self, names: Iterable[str]) -> str | None:
-        """The column that bears the first of these names, however it is spelled."""
+        """Return the column with the first of these names, in any spelling."""
         plain = {plain_name(column): column for column in reversed(self.columns)}
         return next((plain[name] for name in names if name in plain), None)
 
@@ -70,7 +70,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a table of some shape is read: what that is called, and what becomes of a row.
+    """A shape of tables: its name, and the conversion of a row.
 
     `is_requests` where rows hold no replies, but the prompts to another file's; `needs_requests` where they
     are those replies; `is_by_folder` where the folder's name is the model's; `is_conversation` where a row
@@ -159,7 +159,7 @@ def _two_columns(sample: Sample) -> Fit | None:
     if prompt is None or response is None or len(replies) > 1:
         return None
     if not replies and sum(bool(KNOWN_MODEL.search(name)) for name in _long_texts(sample, prompt)) > 1:
-        return None  # the one that is called an answer is the reference
+        return None  # the column named answer is the reference
     model = _model_column(sample)
     # Alpaca's rows have an instruction, and what it is about as `input`.
     about = (
@@ -194,7 +194,7 @@ def _conversation(sample: Sample) -> Fit | None:
     if column is None or len(turns) < 2 or len(sample.named.responses) > 1:
         return None
     if turns[-1].role != ASSISTANT and sample.find(RESPONSES):
-        return None  # the reply stands in a column of its own
+        return None  # the reply has its own column
     if named and sample.named.prompt and sample.named.responses:
         return None
     model = _model_column(sample)
@@ -229,7 +229,7 @@ def _side_by_side(
     columns: Sequence[tuple[str, str]],
     names: Mapping[str, str] | None = None,
 ) -> Convert:
-    """One row -> a row for each column of replies, with its model; `names` are columns that tell it."""
+    """One row -> a row for each column of replies, with its model; `names` are columns that name it."""
     taken = [prompt or "", *(column for column, _ in columns), *(names or {}).values()]
 
     def convert(row: Row) -> list[Row]:
@@ -277,7 +277,7 @@ def _column_per_model(sample: Sample) -> Fit | None:
 
 
 def _replies_by_name(sample: Sample, prompt: str | None) -> list[tuple[str, str]]:
-    """Columns such as response_a and response_b, or gpt-4_answer and claude_answer, with what tells them."""
+    """Columns such as response_a and response_b, or gpt-4_answer and claude_answer, with the models."""
     words = "|".join(sorted({*RESPONSES, "conversation"} - {"ai", "bot"}, key=len, reverse=True))
     found = []
     for column in sample.columns:
@@ -297,7 +297,7 @@ def _long_texts(sample: Sample, prompt: str | None) -> list[str]:
     """Columns that may be replies by their length or a model's name, and by no name that says otherwise."""
     model = _model_column(sample)
     if model is not None:
-        return []  # rows tell one model each
+        return []  # each row has one model
     columns = []
     for column in sample.columns:
         values = sample.values(column)
@@ -316,7 +316,7 @@ def questions_asked(sample: Sample) -> Fit | None:
 
 
 def prompts_alone(sample: Sample) -> Fit | None:
-    """Prompts that nobody has answered."""
+    """Prompts without replies."""
     column = sample.named.prompt or sample.find(PROMPTS)
     return _prompts_under(sample, column) if column else None
 

@@ -1,7 +1,7 @@
 """Whole conversations: one row that holds all turns, its replies one by one, and rows that belong together.
 
 A conversation is an `Exchange` like any other: `prompt` and `response` are its last words, `dialogue` all
-that was said before. So it is read, kept and judged by what reads, keeps and judges replies.
+that was said before. So it is read, stored and scored in the same way as replies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ def all_turns(exchange: Exchange) -> list[Turn]:
 
 
 def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
-    """Every reply of a conversation as an exchange of its own; words that follow nobody's are no reply.
+    """Every reply of a conversation as an exchange of its own; turns without a turn before them are no reply.
 
     >>> opening = (Turn(speaker="speaker", text="I fell."), Turn(speaker="listener", text="Ouch!"))
     >>> talk = Exchange(id="1", prompt="It hurts.", response="Oh dear.", dialogue=opening)
@@ -75,7 +75,7 @@ def has_earlier_replies(exchange: Exchange) -> bool:
 def opening_digest(exchange: Exchange) -> str:
     """The same for conversations that began alike: these are not independent of each other.
 
-    A row's `scenario` or situation tells, else the speaker's first words, if they are enough to tell.
+    It is a row's `scenario` or situation, else the speaker's first turn if that is long enough.
     """
     opening = exchange.extra.get(SCENARIO) or exchange.situation
     if not opening:
@@ -86,14 +86,14 @@ def opening_digest(exchange: Exchange) -> str:
 
 
 def write_talk(exchange: Exchange) -> tuple[str, str]:
-    """A conversation as two texts: its opening, and all after it with the names of who speaks."""
+    """A conversation as two texts: its opening, and all turns after it with the speakers' names."""
     opening, *later = all_turns(exchange)
     names = {SPEAKER: "Speaker", LISTENER: "Model"}
     return opening.text, "\n\n".join(f"{names[turn.speaker]}: {turn.text}" for turn in later)
 
 
 def conversation_id(exchange: Exchange) -> str | None:
-    """Which conversation a row of a single reply belongs to, if the row says so."""
+    """Return the conversation of a row of a single reply, if the row names it."""
     named = next(
         (exchange.extra[key] for key in CONVERSATION_IDS if exchange.extra.get(key) not in (None, "")), None
     )
@@ -104,7 +104,7 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
     """One exchange for each conversation: rows of one model that name the same one, put together in order.
 
     A row that names none is a conversation by itself. All rows are held, since those of one conversation may
-    stand anywhere.
+    be anywhere.
 
     >>> about = {"conversation": "a", "kept": 1}
     >>> one = Exchange(id="1", prompt="I fell.", response="Ouch!", extra=about)
@@ -115,7 +115,7 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
     groups: dict[tuple[str, str], list[Exchange]] = {}
     for number, row in enumerate(rows):
         named = conversation_id(row)
-        # Two dashes of the row's number: no conversation's name is a number of ours.
+        # Two dashes of the row's number: conversation names never have this form.
         groups.setdefault((row.model, named if named is not None else f"--{number}"), []).append(row)
     taken: set[str] = set()
     for (model, named), group in groups.items():
@@ -158,7 +158,7 @@ def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tupl
 def _join(rows: Sequence[Exchange]) -> Exchange:
     ordered = sorted(rows, key=_place) if all(_place(row) is not None for row in rows) else list(rows)
     *before, last = ordered
-    if last.dialogue or not before:  # the last row tells what was said before it
+    if last.dialogue or not before:  # the last row has the earlier turns
         return last
     turns = [*before[0].dialogue]
     for row in before:
@@ -173,7 +173,7 @@ def _join(rows: Sequence[Exchange]) -> Exchange:
 
 
 def _place(row: Exchange) -> Any:
-    """The place of a row in its conversation, where it is told by a number."""
+    """Return the position of a row in its conversation, if it has a number."""
     told = next((row.extra[key] for key in TURN_NUMBERS if key in row.extra), None)
     try:
         return float(told) if told is not None else None

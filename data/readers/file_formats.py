@@ -62,7 +62,7 @@ OnBad = Callable[[BadRow], None]
 
 @dataclass(slots=True)
 class Header:
-    """What a file tells before its rows: its columns, where it names them once, and how it had to be read."""
+    """The header of a file: its columns, if it names them once, and how it was read."""
 
     columns: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
@@ -216,7 +216,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
         delimiter = told[1] if told else _delimiter(first, path)
         if delimiter != {".tsv": "\t"}.get(kind_of(path), ","):
             header.note(f"cells separated by {DELIMITERS.get(delimiter, repr(delimiter))}")
-        # Strict: else a quote left open would swallow every row after it without a word.
+        # Strict: else a quote left open would swallow every row after it silently.
         reader = csv.DictReader(chain([first], lines), restkey="", delimiter=delimiter, strict=True)
         while True:
             line = max(reader.line_num + 1, 2) + skipped  # the header is read with the first row
@@ -263,7 +263,7 @@ def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterato
 
 
 def is_text(line: str) -> bool:
-    """Tell text from what Python makes of bytes that are none; faster than to look for them."""
+    """Return whether a text has no undecodable bytes; faster than a search for them."""
     try:
         line.encode()
     except UnicodeEncodeError:
@@ -416,7 +416,7 @@ def open_workbook(path: Table) -> Iterator[Any]:
             yield openpyxl.load_workbook(stream, read_only=True, data_only=True)
     except UserError:
         raise
-    except Exception as error:  # of a damaged file the library raises whatever it met there
+    except Exception as error:  # of a damaged file the library raises any error
         raise UserError(f"{path}: not an Excel file, or damaged: {error!r:.200}") from error
 
 
@@ -464,7 +464,7 @@ def _read_inspect(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
             yield number, {**sample.model_dump(mode="json", include=kept), **above}
     except UserError:
         raise
-    except Exception as error:  # of a damaged file the library raises whatever it met there
+    except Exception as error:  # of a damaged file the library raises any error
         raise UserError(f"{path}: not an Inspect log, or damaged: {error!r:.200}") from error
 
 

@@ -92,7 +92,7 @@ def stop_at_bad_row(bad: BadRow) -> NoReturn:
 def read_rows(
     path: Table, *, on_bad: OnBad = stop_at_bad_row, header: Header | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """Raw rows with their line numbers, from any format; what the file tells of itself goes to `header`."""
+    """Raw rows with their line numbers, from any format; the header goes to `header`."""
     check_table(path)
     try:
         with store_errors(path) if isinstance(path, Remote) else nullcontext():
@@ -110,7 +110,7 @@ def read_rows(
 
 @dataclass(slots=True)
 class TableRows:
-    """The rows of one table of a source, recognized by the first of them, and how many were read so far."""
+    """The rows of one table of a source, recognized by the first of them, and the number of rows read."""
 
     source: Source
     shard: int
@@ -143,7 +143,7 @@ class TableRows:
 
     @property
     def name(self) -> str:
-        """What the table is called among several; empty where it is alone."""
+        """The name of the table among several; empty if there is one."""
         return shards_of(self.source)[self.shard][0]
 
     @property
@@ -152,7 +152,7 @@ class TableRows:
 
     @property
     def says(self) -> str:
-        """What its shape is called."""
+        """The name of its shape."""
         return self.fit.says if self.fit else "prompt/response"
 
     @property
@@ -166,7 +166,7 @@ class TableRows:
         return names[self.shard]
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """All rows with their lines; what cannot be read is told in its turn."""
+        """All rows with their lines; rows that cannot be read are reported in order."""
         return chain(self._first_rows(), self._rows)
 
     def _first_rows(self) -> Iterator[tuple[int, Row]]:
@@ -204,7 +204,7 @@ class TableRows:
         return parts
 
     def set_aside(self, line: int, problem: str, row: Row) -> None:
-        """Tell of a row that cannot be read."""
+        """Report a row that cannot be read."""
         self._bad(BadRow(self.table, line, problem, row))
 
     def _bad(self, bad: BadRow) -> None:
@@ -218,7 +218,7 @@ class TableRows:
             self.on_bad(replace(bad, shard=self.name) if self.name else bad)
 
     def _find_requests(self) -> None:
-        """What a batch was asked, from the other files that were given with it."""
+        """The prompts of a batch, from the other files passed with it."""
         for shard in range(len(shards_of(self.source))):
             if shard == self.shard:
                 continue
@@ -239,7 +239,7 @@ class TableRows:
 
     @property
     def needs_word(self) -> bool:
-        """Tell whether something was chosen that a person may have meant otherwise."""
+        """Return whether the choice of columns is ambiguous."""
         return bool(self.fit or self.header.notes or self.lacks_model or self.has_renamed)
 
     def say(self, name: str, rows: int, count: int) -> str:

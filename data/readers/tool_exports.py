@@ -33,7 +33,7 @@ def rows_of_document(document: Any) -> list[Any]:
     if not isinstance(document, dict):
         return [document]
     if isinstance(document.get("eval"), dict) and isinstance(document.get("samples"), list):
-        header = {"eval": {"model": document["eval"].get("model")}}  # Inspect: the model stands above
+        header = {"eval": {"model": document["eval"].get("model")}}  # Inspect: the model is in the header
         return [{**item, **header} if isinstance(item, dict) else item for item in document["samples"]]
     names, values = document.get("columns"), document.get("data")
     if isinstance(names, list) and isinstance(values, list):  # MLflow, and pandas with orient="split"
@@ -181,7 +181,7 @@ def _lm_eval(sample: Sample) -> Fit | None:
 
 
 def _openai_batch(sample: Sample) -> Fit | None:
-    """What a batch of OpenAI's API answered; what it was asked stands in the file of its requests."""
+    """The output of an OpenAI batch; its prompts are in the file of its requests."""
     if not {"custom_id", "response"} <= set(sample.columns):
         return None
 
@@ -272,7 +272,7 @@ def _langsmith(sample: Sample) -> Fit | None:
 
     def convert(row: Row) -> list[Row]:
         if row.get("parent_run_id"):
-            return []  # a step of a run that is told as a whole
+            return []  # a step of a run that is read as a whole
         prompt = prompt_row(_nested(row, f"input{one}"), "inputs")
         reply = reply_row(_nested(row, f"output{one}"), "outputs")
         extra = _table(row.get("extra"))

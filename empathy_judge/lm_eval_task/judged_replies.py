@@ -39,13 +39,13 @@ def good(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def good_low(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The lower end of its 95 % interval."""
+    """The lower end of its 95% interval."""
     share = _shares(rows).good
     return share.low if share and share.low is not None else float("nan")
 
 
 def good_high(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The upper end of its 95 % interval."""
+    """The upper end of its 95% interval."""
     share = _shares(rows).good
     return share.high if share and share.high is not None else float("nan")
 

@@ -52,7 +52,7 @@ IN_WORDS: Final = {
     "speaker_cold": "cold words by the speaker",
     "speaker_asks_back": "questions back by the speaker",
 }
-MOST_EARLIER: Final = 20  # replies before one that it is held against
+MOST_EARLIER: Final = 20  # replies before one that it is compared with
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])")

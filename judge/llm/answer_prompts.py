@@ -257,7 +257,7 @@ def respond_to(
     on_read(read.said())
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
-        """Tell whether a whole run holds what is asked for, and its responses are as they were written."""
+        """Return whether a whole run holds what is asked for, and its responses are as they were written."""
         try:
             reached, digest = manifest["limit"], manifest["responses"]
             has_all = reached is None or (limit is not None and limit <= reached)

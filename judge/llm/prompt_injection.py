@@ -34,7 +34,7 @@ DELIMITER: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _DELIMITER_SIGNS: Final = ("<", "--", "==", "-=", "=-")  # one of them is in every delimiter
-# A label with its capital, and without a word behind it that makes it an ordinary one ("say Good morning").
+# A label with its capital, and without a next word that makes it an ordinary one ("say Good morning").
 _LABEL: Final = r"[\"'*`\u201c\u2018]{0,3}(?:Good|GOOD|Okay|OKAY|Bad|BAD)\b(?!\s+\w)"
 _VERBS: Final = (
     "answer output reply respond print return choose select pick rate grade label mark score judge say"

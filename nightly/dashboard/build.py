@@ -103,7 +103,7 @@ def _check_folder(folder: Path) -> set[str]:
         return set()
     except (ValueError, RecursionError):
         names = []
-    # Only names we give ourselves: a list somebody changed must not take other files away.
+    # Only our own names: an edited list must not delete other files.
     listed = names if isinstance(names, list) else []
     return {name for name in listed if isinstance(name, str) and OURS.fullmatch(name)}
 

@@ -281,7 +281,7 @@ def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, captio
     return _nightly_chart(
         series,
         shares,
-        caption=caption if model.kind == "raw" else f"{caption} (dashed: as judged)",
+        caption=caption if model.kind == "raw" else f"{caption} (dashed: uncorrected)",
         name=f"{label.lower()}-{slug(model.name)}",
         model=model if label == "Good" else None,
         look=LOOKS[label],

@@ -19,7 +19,7 @@ STEPS = 3  # to take next
 TRIED = LEAST_MODELS + 1  # rated models: a line is left when one is left out
 ORDERED = 4  # models from which on their order says anything
 USEFUL = 0.2  # of the whole scale: a level known less exactly is of no use
-CLOSE = 0.05  # of kappas that are told to be the same
+CLOSE = 0.05  # difference of kappas that counts as equal
 HOLDS = 0.7  # of the left-out models inside their intervals, of which there are few
 RIVALS = {"length": "counting words", "majority": "the most common label"}
 BIASES = {  # where a judge's scores are too high or too low
@@ -30,7 +30,7 @@ BIASES = {  # where a judge's scores are too high or too low
     "model": "for {about} relative to the other models",
     "emotion": "for the {about} relative to other emotions",
 }
-SHARES = 100  # a share is told in points of a hundred
+SHARES = 100  # a share is shown in percentage points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,7 +295,7 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
         f"Good {noun}, %",
         lines,
         name="levels",
-        title=f"Share of Good {noun} of each model",
+        title=f"Good share of each model's {noun}",
         tick=percent_tick,
         unit=" %",
     )

@@ -266,7 +266,7 @@ def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> Non
     run = make_run("one", {"a": 0.6})
     with pytest.raises(UserError, match="one model only, 'a'; pass another run or file"):
         ask(run)
-    with pytest.raises(UserError, match="given twice"):
+    with pytest.raises(UserError, match="passed twice"):
         ask(run, run)
     with pytest.raises(UserError, match="no model 'z' in these runs; known: a"):
         ask(run, baselines=("z",))

@@ -121,7 +121,7 @@ def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
         ([{"id": "a", "grade": "3"}], ": no row has a judgment; expected a column score, rating, label, or"),
         ([{"id": "a", "score": "1"}, {"id": "a", "score": "2"}], ":3: id: 'a' is already at line 2"),
         ([{"id": "", "score": "1"}], ":2: id: missing or empty"),
-        ([{"id": "a", "Bad": "0.5", "Okay": "0.5"}], ":2: Good: missing, though Bad is there"),
+        ([{"id": "a", "Bad": "0.5", "Okay": "0.5"}], ":2: Good: missing, although Bad is present"),
         ([{"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}], ":2: Bad: expected a probability, not 'x'"),
         ([{"id": "a", "Bad": "-1", "Okay": "1", "Good": "1"}], ":2: Bad: expected a probability from 0 to 1"),
         (

@@ -350,7 +350,7 @@ def test_several_files_are_a_model_each(here: Path) -> None:
     (here / "old").mkdir()
     (here / "old/kind.csv").write_text(as_csv(["prompt", "response"], FLAT))
     assert {item.model for item in read_responses(["kind.csv", "old/kind.csv"])} == {"kind", "old/kind"}
-    assert "given twice" in score("kind.csv", "kind.csv").stderr
+    assert "passed twice" in score("kind.csv", "kind.csv").stderr
 
 
 ARRAY = "[\n" + json.dumps(named("a", "b")) + "\n]\n"

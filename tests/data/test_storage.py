@@ -166,7 +166,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty/notes.txt").touch()
     with pytest.raises(UserError, match="no file to read"):
         find_source(str(tmp_path / "empty"))
-    for name, said in (("none.jsonl", "no such file"), ("empty/notes.txt", "unknown kind")):
+    for name, said in (("none.jsonl", "no such file"), ("empty/notes.txt", "unknown file type")):
         with pytest.raises(UserError, match=said):
             check_source(find_source(str(tmp_path / name)))
 

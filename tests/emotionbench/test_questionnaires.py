@@ -106,12 +106,12 @@ def test_names_are_found_however_written() -> None:
         ("{}", "expected a list of questionnaires"),
         ("[]", "no questionnaire with the name 'AGQ'"),
         (json.dumps([{"name": "AGQ", "questions": {"1": "x"}}]), "questions: 29 were expected"),
-        ("another key", r"reverse: expected \[7, 18\]"),
+        ("reverse: expected", r"reverse: expected \[7, 18\]"),
     ],
 )
 def test_another_kind_of_copy_is_refused(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "questionnaires.json"
-    if content == "another key":
+    if content == "reverse: expected":
         write_copy(path, read_questionnaire("AGQ"), reverse=[1])
     else:
         path.write_text(content, encoding="utf-8")

@@ -125,7 +125,7 @@ SPOILT = {
     "no card": ("card.json", Path.unlink, r"no trained judge \(card\.json is missing\)"),
     "half a card": ("card.json", truncate, r"card\.json: cannot be read"),
     "an empty card": ("card.json", lambda path: path.write_text("{}"), r"card\.json: lacks caveat, files"),
-    "no files": ("card.json", forget_files, r"card\.json: files: .* expected, not \{\}"),
+    "no files": ("card.json", forget_files, r"card\.json: files: expected .*, not \{\}"),
 }
 
 

@@ -122,7 +122,7 @@ def test_charts_have_every_night_its_interval_and_the_planted_regression(site: P
 def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert re.search(
-        r"<p><bdi>bea-large got worse: \N{MINUS SIGN}\d\.\d \[.*\] points \\(Good share\\) since 2024-01-01",
+        r"<p><bdi>bea-large got worse: \N{MINUS SIGN}\d\.\d \[.*\] points \(Good share\) since 2024-01-01",
         text,
     )
     assert "No significant change of the other 3 models." in text

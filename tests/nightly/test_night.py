@@ -100,7 +100,8 @@ def test_a_regression_under_another_judge_is_still_the_models(world: World) -> N
     assert found["bob", "good_share_drop against baseline"] == "regression"
     assert found["ann", "good_share_drop against baseline"] == "stale"
     assert any(
-        said.startswith("bob since baseline (2026-12-01): Both moved") for said in sentences(ran.record)
+        said.startswith("bob since baseline (2026-12-01): The judge and the model changed")
+        for said in sentences(ran.record)
     )
 
 
