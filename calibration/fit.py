@@ -24,12 +24,7 @@ from calibration.agreement.metrics import (
 )
 from calibration.artifact import Calibration, JudgeIdentity, RatedReplies
 from calibration.bias.audits import Finding, audit, response_facts
-from calibration.bias.slices import (
-    Disagreements,
-    EmotionErrors,
-    by_emotion,
-    worst_disagreements,
-)
+from calibration.bias.disagreements import Disagreements, worst_disagreements
 from calibration.estimate import UNDEFINED, Estimate, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
 from calibration.pairing import Paired, given_labels, pair
@@ -118,8 +113,8 @@ class Reliability:
 class CalibrationReport:
     """The report on one judge, with its `calibration`; `runs` also has those it was compared with.
 
-    `judge` is without its judgments, and `headline` the metric of `agreement` to lead with. `by_emotion` is
-    None without exchanges; `flagged` counts speakers who may be in danger, None where there are none.
+    `judge` is without its judgments, and `headline` the metric of `agreement` to lead with. `flagged`
+    counts speakers who may be in danger, None where there are none.
     """
 
     headline: str
@@ -132,7 +127,6 @@ class CalibrationReport:
     runs: tuple[RunRow, ...]
     reliability: Reliability | None
     models: ModelFit
-    by_emotion: EmotionErrors | None
     findings: tuple[Finding, ...]
     disagreements: Disagreements
 
@@ -257,7 +251,6 @@ def calibrate_judged(
         ),
         reliability=_reliability(paired),
         models=model_fit,
-        by_emotion=by_emotion(paired, texts),
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )

@@ -127,6 +127,7 @@ class Finding:
     verdict: Outcome
     size: Size
     ratings: int
+    about_ratings: int  # of the model or the emotion; else all
     what: str  # of `AUDITS`
     effect: Estimate
     p: float
@@ -166,6 +167,7 @@ def audit(
         answers = [answer_one(question) for question in family]
         adjusted = benjamini_hochberg([answer.p_value() for answer in answers]).tolist()
         for question, answer, p in zip(family, answers, adjusted, strict=True):
+            named = question.kept & (question.feature > 0) if question.about else question.kept
             verdict, size = conclude(answer, p, looks=len(family), threshold=matters)
             finding = Finding(
                 audit=question.audit,
@@ -178,6 +180,7 @@ def audit(
                 verdict=verdict,
                 size=size,
                 ratings=int(question.kept.sum()),
+                about_ratings=int(named.sum()),
                 note=question.note or ("" if answer.is_defined else TOO_FEW),
             )
             findings.append(finding)

@@ -15,7 +15,7 @@ from data.crisis import say_flags
 from data.records import NOUNS, to_plain
 from data.text import printable
 from reports.calibration.agreement import agreement_section, confusion_section, judges_section
-from reports.calibration.failures import bias_section, disagreements_section, emotions_section
+from reports.calibration.failures import bias_section, disagreements_section
 from reports.calibration.per_model import models_section
 from reports.calibration.probabilities import reliability_section
 from reports.calibration.verdict import (
@@ -67,7 +67,6 @@ def make_page(report: CalibrationReport) -> Page:
         agreement_section(report),
         models_section(report),
         bias_section(report),
-        emotions_section(report),
         reliability_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),
         Section(name="misuse", title="Do not use it for", short="Not for", points=MISUSE),

@@ -1,25 +1,19 @@
-"""Report sections on where a judge fails: biases, emotions, and the worst disagreements."""
+"""Report sections on where a judge fails: biases and the worst disagreements."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from calibration.bias.audits import Finding
-from calibration.bias.slices import Disagreement, EmotionCell
+from calibration.bias.disagreements import Disagreement
 from calibration.fit import CalibrationReport
 from data.records import NOUNS
 from data.text import ends_of, listed, number, show_estimate
 from reports.charts import Line, dot_plot, mark, signed_tick, span
-from reports.page import Cell, Example, Figure, Section, Table, row, table_of
+from reports.page import Example, Figure, Section, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure
-FEWEST = 30  # ratings of an emotion below which its difference is not shown
-# The unit, scale and digits of a difference, and the one with the full color.
-LEVELS = {
-    "share of Good": ("percentage points", 100, 1, 0.15),
-    "mean": ("points of the scale", 1, 2, 0.5),
-}
-REACH = 1.96  # standard errors to either side in a 95% confidence interval
+FEWEST = 30  # ratings of a model or emotion below which its effect is not drawn
 MOST_EXAMPLES = 10
 
 
@@ -30,8 +24,7 @@ def bias_section(report: CalibrationReport) -> Section | None:
         return None
     found = [_about(item) for item in findings if item.verdict == "found"]
     hidden = sum(item.verdict == "could not have been found" for item in findings)
-    small = _small_cells(report)
-    drawn = [item for item in findings if (item.audit, item.about) not in small]
+    drawn = [item for item in findings if item.about_ratings >= FEWEST]
     left_out = len(findings) - len(drawn)
     return Section(
         name="bias",
@@ -64,13 +57,6 @@ def bias_section(report: CalibrationReport) -> Section | None:
             ),
         ),
     )
-
-
-def _small_cells(report: CalibrationReport) -> set[tuple[str, str]]:
-    """Return the models and emotions with too few ratings to be drawn."""
-    emotions = report.by_emotion.emotions if report.by_emotion else ()
-    small = {("emotion", item.emotion) for item in emotions if item.overall.n < FEWEST}
-    return small | {("model", item.model) for item in report.models.rows if item.ratings < FEWEST}
 
 
 def _about(finding: Finding) -> str:
@@ -133,65 +119,6 @@ def _outcome(finding: Finding) -> str:
     sizes = {"matters": ", large enough to matter", "small": ", too small to matter", "unclear": ""}
     size = sizes[finding.size] if finding.verdict == "found" else ""
     return f"{finding.verdict}{size}{f' ({finding.note})' if finding.note else ''}"
-
-
-def emotions_section(report: CalibrationReport) -> Section | None:
-    """Return a heat map of the judge's level minus the human level, by emotion."""
-    table = report.by_emotion
-    if table is None:
-        return None
-    unit, scale, digits, full = LEVELS[table.level]
-
-    def figure(cell: EmotionCell) -> str:
-        return number(cell.difference, digits, scale=scale, sign=True) if cell.n >= FEWEST else "too few"
-
-    def margin(cell: EmotionCell) -> str:
-        if cell.standard_error is None:
-            return ""
-        return f" \N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
-
-    def tint(cell: EmotionCell) -> float | None:
-        if cell.n < FEWEST or cell.difference is None:
-            return None
-        return max(-1.0, min(1.0, cell.difference / full))
-
-    ordered = sorted(
-        (item for item in table.emotions if item.overall.n >= FEWEST),
-        key=lambda item: -(item.overall.difference or 0.0),
-    )
-    few = [item.overall.n for item in table.emotions if item.overall.n < FEWEST]
-    counts = f"{min(few)}" if few and min(few) == max(few) else f"{min(few)} to {max(few)}" if few else ""
-    if not ordered:
-        none = f"None of the {len(few)} emotions has the {FEWEST} ratings needed: each has {counts}."
-        return Section(name="emotions", title="Emotion by emotion", short="Emotions", text=(none,))
-    # Models of which at least one emotion has enough.
-    enough = [at for at in range(len(table.models)) if any(item.models[at].n >= FEWEST for item in ordered)]
-    return Section(
-        name="emotions",
-        title="Emotion by emotion",
-        short="Emotions",
-        text=(
-            f"Judge minus people, {table.level}, in {unit}: orange where the judge is higher, blue where it "
-            f"is lower. Of {len(ordered)} emotions, about {max(1, round(len(ordered) / 20))} would exceed "
-            "the margin by chance.",
-            *([f"Left out: {len(few)} with fewer than {FEWEST} ratings ({counts})."] if few else []),
-        ),
-        tables=(
-            Table(
-                caption="Judge minus people, with 95% margins; all models and each model",
-                head=("emotion", "ratings", "all", *(table.models[at] for at in enough)),
-                rows=tuple(
-                    row(
-                        item.emotion,
-                        item.overall.n,
-                        Cell(figure(item.overall) + margin(item.overall), tint(item.overall)),
-                        *(Cell(figure(cell), tint(cell)) for cell in (item.models[at] for at in enough)),
-                    )
-                    for item in ordered
-                ),
-            ),
-        ),
-    )
 
 
 def disagreements_section(report: CalibrationReport) -> Section | None:

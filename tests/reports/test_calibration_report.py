@@ -33,7 +33,7 @@ from reports.charts import Line, Mark, dot_plot, line_chart, visible
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
     *("verdict", "judges", "confusion", "disagreements"),
-    *("agreement", "models", "bias", "emotions", "reliability", "reading", "misuse", "provenance"),
+    *("agreement", "models", "bias", "reliability", "reading", "misuse", "provenance"),
 )
 QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -129,7 +129,7 @@ def test_every_drawing_can_be_read_out(page: str) -> None:
 
 def test_every_table_has_a_caption_and_named_rows_and_columns(page: str) -> None:
     outline = Outline(page)
-    assert len(outline.all("caption")) == len(outline.all("table")) >= 10
+    assert len(outline.all("caption")) == len(outline.all("table")) >= 9
     for item in outline.all("th"):
         assert item["at"]["scope"] in ("row", "col") and item["text"].strip()
     assert all("th" not in item["in"] for item in outline.all("td"))
@@ -175,9 +175,7 @@ def _leaves(value: Any) -> Iterator[float]:
 
 def test_every_figure_in_the_tables_is_the_results(written: tuple[str, str, Any]) -> None:
     html, _, plain = written
-    errors = [item["standard_error"] for item in plain["by_emotion"]["emotions"]]
-    margins = [1.96 * error for error in errors if error is not None]
-    known = sorted([*_leaves(plain), *margins, math.inf])
+    known = sorted([*_leaves(plain), math.inf])
     # Sums and parts of its own; dates and digests.
     shown = re.sub(r'<section[^>]*id="(confusion|provenance)".*?</section>', "", html, flags=re.DOTALL)
     checked, strange = 0, []
@@ -192,7 +190,7 @@ def test_every_figure_in_the_tables_is_the_results(written: tuple[str, str, Any]
                 strange.append(text)
             checked += 1
     assert not strange
-    assert checked > 400
+    assert checked > 300
 
 
 def test_a_models_row_says_its_corrected_shares(written: tuple[str, str, Any]) -> None:
@@ -229,8 +227,6 @@ def test_a_scale_of_means_is_told_in_its_own_numbers(tmp_path: Path) -> None:
     level = plain["models"][0]["corrected"]["mean"]
     assert f"{level['value']:.2f} [{level['low']:.2f}, {level['high']:.2f}]" in html
     assert "Corrected mean of each model" in html
-    sections = [item["at"]["id"] for item in Outline(html).all("section")]
-    assert "emotions" not in sections
 
 
 def test_what_is_undefined_is_said(tmp_path: Path) -> None:
@@ -261,11 +257,6 @@ def section_of(page: str, name: str) -> str:
 
 
 def test_an_emotion_with_few_ratings_is_counted_and_not_drawn(page: str) -> None:
-    start = page.index('<section id="emotions"')
-    section = page[start : page.index("</section>", start) + len("</section>")]
-    emotions = [item["text"] for item in Outline(section).all("th") if item["at"].get("scope") == "row"]
-    assert len(emotions) == 31 and RARE not in emotions
-    assert "Left out: 1 with fewer than 30 ratings" in section_of(page, "emotions")
     assert "1 with fewer than 30 ratings are not shown" in section_of(page, "bias")
     drawn = [item["text"] for item in Outline(page).all("text") if item["at"].get("class") == "name"]
     assert RARE not in drawn
@@ -276,11 +267,10 @@ def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_sc
     judges, ratings, exchanges = make_world(prompts=2)
     mine = [replace(item, rater="me") for item in ratings if not item.id.endswith("cyd")]
     report = calibrate_world((judges, mine, exchanges))
-    html, markdown, plain = write(report, tmp_path)
+    html, _, plain = write(report, tmp_path)
     assert plain["verdict"][0].startswith("No judge can be recommended yet")
     assert "by 1 person;" in html and "1 people" not in html
     assert html.count("too few") <= 2 and "(tau)" not in html
-    assert "None of the 32 emotions has the 30 ratings needed: each has 3 to 4." in markdown
     ticks = [item["text"] for item in Outline(html).all("text") if item["at"].get("class") == "tick"]
     assert not [text for text in ticks if re.search(r"\de", text)]
     assert "Ask at least 4 people" in section_of(html, "verdict")
