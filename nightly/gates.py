@@ -6,9 +6,6 @@ A configuration's `[gates]` table gives the limits:
     bad_share_rise = { baseline = 3, last_night = 6 }
     max_cost = 0.5                                 # dollars a night, for each model
     max_unscored = 2                               # percent of the responses
-    [gates.floors]                                 # percent (Good share)
-    sad = 40
-    every = 30                                     # each emotion without a floor of its own
 
 A change has an interval, and a gate one limit. It fails, a *regression*, only where the interval lies wholly
 beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and reports what
@@ -36,7 +33,6 @@ from nightly.schema import Against, GateResult, Kind, ModelResult, Outcome, name
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
 MOST: Final[Mapping[Kind, float]] = {"max_cost": math.inf, "max_unscored": 100}  # the largest limit
-EVERY: Final = "every"
 # 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
 # From the least grave to the gravest: a regression that was found is found, whatever else went wrong.
 EXIT_CODES: Final[Mapping[Outcome, int]] = {
@@ -54,7 +50,7 @@ NAMED_EMOTIONS: Final = 3
 class Gate:
     """One limit: in points of a hundred for shares, in dollars a night for cost.
 
-    `subject` is what a change is compared with, or a floor's emotion.
+    `subject` is what a change is compared with.
     """
 
     kind: Kind
@@ -80,10 +76,10 @@ class Gate:
 def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate, ...]:
     """Read the gates of a TOML table; `place` is named in errors.
 
-    >>> [gate.name for gate in read_gates({"bad_share_rise": 3, "floors": {"sad": 40}, "max_cost": 0.5})]
-    ['bad_share_rise against baseline', 'floor sad', 'max_cost']
+    >>> [gate.name for gate in read_gates({"bad_share_rise": 3, "max_cost": 0.5})]
+    ['bad_share_rise against baseline', 'max_cost']
     """
-    known = (*CHANGES, "floors", *MOST)
+    known = (*CHANGES, *MOST)
     if unknown := sorted(set(table) - set(known)):
         raise UserError(f"{place}: unknown gate {unknown[0]!r}; known: {', '.join(known)}")
     gates: list[Gate] = []
@@ -95,17 +91,6 @@ def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate,
         for name, limit in by.items():
             points = _limit(limit, f"{place}.{kind}", most=100)
             gates.append(Gate(kind=kind, limit=points, subject=AGAINST[name]))
-    floors = table.get("floors", {})
-    if not isinstance(floors, Mapping):
-        raise UserError(
-            f"{place}.floors: expected emotions and percentages, such as {{sad = 40, {EVERY} = 30}}"
-        )
-    for emotion, limit in floors.items():
-        where = f"{place}.floors.{emotion}"
-        points = _limit(limit, where, most=100)
-        if 0 < points < 1:
-            raise UserError(f"{where}: floors are percentages; write {100 * points:g} for {points:g}")
-        gates.append(Gate(kind="floor", limit=points, subject=emotion))
     for kind, most in MOST.items():
         if kind in table:
             gates.append(Gate(kind=kind, limit=_limit(table[kind], f"{place}.{kind}", most=most)))
@@ -124,14 +109,12 @@ def _limit(value: Any, place: str, *, most: float) -> float:
 class CheckedModel:
     """The figures of one model's night that gates check; a gate without its figure is skipped.
 
-    `shares` is the Good share by emotion. `stale` is why the calibration cannot be used, `failure` why there
-    is no night.
+    `stale` is why the calibration cannot be used, `failure` why there is no night.
     """
 
     result: ModelResult
     unit: str = REPLY
     changes: Mapping[Against, ModelChange] = field(default_factory=dict)
-    shares: Mapping[str, GateFigure] = field(default_factory=dict)
     stale: str | None = None
     failure: str | None = None
 
@@ -144,15 +127,7 @@ class CheckedModel:
 def check_gates(gates: Iterable[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
     """Check every gate for every model, in the order given."""
     gates = tuple(gates)
-    floors = {gate.subject for gate in gates if gate.kind == "floor"}
-    results = []
-    for model in models:
-        for gate in gates:
-            subjects = [gate.subject]
-            if gate.kind == "floor" and gate.subject == EVERY and not model.result.is_unresponsive:
-                subjects = sorted(set(model.shares) - floors)  # each emotion without a floor of its own
-            results += [_check(replace(gate, subject=subject), model) for subject in subjects]
-    return tuple(results)
+    return tuple(_check(gate, model) for model in models for gate in gates)
 
 
 def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
@@ -171,14 +146,12 @@ def severity(outcome: Outcome) -> int:
 
 def _check(gate: Gate, model: CheckedModel) -> GateResult:
     result = _check_figures(gate, model)
-    # Of a floor, which looks at no change, the longest there is.
-    longest = next(iter(model.changes.values()), None)
-    change = model.changes.get(gate.against) if gate.kind in CHANGES else longest
-    if change is None or model.stale or gate.kind not in (*CHANGES, "floor"):
+    change = model.changes.get(gate.against) if gate.kind in CHANGES else None
+    if change is None or model.stale:
         return result
     if change.moved:
         # A change that the anchors attribute to the model counts, if they are precise enough.
-        if result.outcome == "regression" and gate.kind in CHANGES and not change.is_rough:
+        if result.outcome == "regression" and not change.is_rough:
             return result
         fix = "calibrate it again, and set a night of this judge as the baseline"
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {fix}")
@@ -213,10 +186,6 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         return _result(gate, model, "regression", str(result.refused))
     if model.stale:
         return _result(gate, model, "stale", model.stale)
-    if gate.kind == "floor":
-        if (figure := model.shares.get(gate.subject)) is None:
-            return _result(gate, model, "skipped", f"no {model.unit} for {gate.subject!r}")
-        return _weigh(gate, model, figure, f"Good share for {gate.subject}")
     change = model.changes.get(gate.against)
     if change is None or gate.label not in change.figures:
         return _result(gate, model, "skipped", f"there is no {gate.subject} to compare with yet")
@@ -235,15 +204,13 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
         _outcome(gate, figure, shift),
     )
     outcome = "inconclusive" if is_withheld else outcome
-    shown, deciding = (
-        _points(item, 1 if gate.kind == "floor" else sign) for item in (figure.tonight, figure.sure)
-    )
+    shown, deciding = (_points(item, sign) for item in (figure.tonight, figure.sure))
     text = f"{what} {_show(shown)}"
     if outcome != "pass" and figure.sustained is not None:
         mean = f"mean of {figure.nights:,} nights " if figure.nights > 1 else ""
         text += f" (valid on all nights: {mean}{_show(deciding)})"
         shown = deciding
-    text += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
+    text += f", limit {gate.limit:g}"
     emotions: tuple[str, ...] = ()
     if is_withheld:
         text += f"; this does not hold with every unscored {model.unit} counted as Bad"
@@ -269,16 +236,12 @@ def _outcome(gate: Gate, figure: GateFigure, shift: float = 0.0) -> Outcome:
 
 def _harm(gate: Gate, figure: Estimate) -> Estimate:
     """Return how far a figure lies beyond the limit, in points."""
-    if gate.kind == "floor":
-        return _points(figure, -1) + gate.limit
     return _points(figure, 1 if gate.label == "bad" else -1) + -gate.limit
 
 
 def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tuple[float, ...], float]:
     """Return the unscored shares, tonight's first, and how far the figure moves if these count as Bad."""
     tonight = model.result.unscored_share or 0.0
-    if gate.kind == "floor":
-        return (tonight,), -tonight * figure.tonight.value
     then = model.changes[gate.against].unscored
     share = model.result.raw.get(gate.label.capitalize(), UNDEFINED).value
     good = [part if gate.label == "good" else 1 - part for part in (share, share - figure.tonight.value)]
@@ -300,16 +263,14 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
     tonight, sure = figure.tonight.interval, figure.sure.interval
     if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
         return "too few data to estimate what is needed"
-    noun = PROMPT_NOUNS[model.unit] + (f" for {gate.subject}" if gate.kind == "floor" else "")
+    noun = PROMPT_NOUNS[model.unit]
     if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
         return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
-    return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a nightor ten times as many"
+    return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
     """The emotions a regression comes from, in words too; those shown by themselves, else the largest."""
-    if gate.kind == "floor":
-        return (gate.subject,), ""
     emotions = model.changes[gate.against].emotions.get(gate.label, ())
     if shown := tuple(item.emotion for item in emotions if item.is_shown):
         return shown, f"; significant for {', '.join(shown)}"

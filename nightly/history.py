@@ -265,7 +265,7 @@ class History:
         """All regressions, and of the newest nights whatever else was not fine."""
         newest = select(NIGHTS.c.id).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
         kept = newest.subquery()
-        # The database picks them: with a floor for each emotion there are a million results in three years.
+        # The database picks them: three years of nights have very many results.
         gates = TABLES["gates"][0]
         is_wanted = (gates.c.outcome == "regression") | (
             gates.c.outcome.not_in(FINE) & gates.c.night_id.in_(select(kept.c.id))

@@ -25,7 +25,6 @@ from data.text import listed
 from judge.base import WEIGHTS
 from nightly.changes import (
     SIDES,
-    GateFigure,
     Label,
     ModelChange,
     change_since,
@@ -34,7 +33,7 @@ from nightly.changes import (
 )
 from nightly.config import NightlyConfig
 from nightly.dashboard.build import build_dashboard
-from nightly.emotions import NOISE_NIGHTS, POOLED_NIGHTS, pool, prompt_spread, sum_emotions
+from nightly.emotions import sum_emotions
 from nightly.gates import CheckedModel, check_gates, gravest
 from nightly.history import History, open_history
 from nightly.measure import (
@@ -52,8 +51,6 @@ from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import (
     Against,
     AnchorResult,
-    EmotionResult,
-    JudgedResponse,
     ModelNight,
     ModelResult,
     NightRecord,
@@ -114,7 +111,6 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     judged = [item for model in measured.values() for item in model.judged]
     unresponsive = {name for name, model in measured.items() if model.result.is_unresponsive}
     emotions = sum_emotions(item for item in judged if item.model not in unresponsive)
-    floors = floor_figures(history, setup, emotions, judged)
     checked = {
         name: CheckedModel(result=ModelResult(model=name, n=0), unit=config.unit, failure=failed.get(name))
         for name in earlier
@@ -124,7 +120,6 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
             result=model.result,
             unit=config.unit,
             changes={} if name in unresponsive else changes_of(model, earlier[name], setup, anchors),
-            shares=floors.get(name, {}),
             stale=setup.stale,
         )
     gates = check_gates(config.gates, checked.values())
@@ -324,34 +319,6 @@ def changes_of(
         if change is not None:
             changes[against] = change
     return changes
-
-
-def floor_figures(
-    history: History, setup: NightSetup, tonight: Sequence[EmotionResult], judged: Sequence[JudgedResponse]
-) -> dict[str, dict[str, GateFigure]]:
-    """Return the Good share by model and emotion over the newest nights; all nights show how it varies."""
-    nights: defaultdict[str, defaultdict[str, list[EmotionResult]]] = defaultdict(lambda: defaultdict(list))
-    for night, rows in history.results(EmotionResult, config=setup.config.name, last=NOISE_NIGHTS):
-        if night.night < setup.night and (night.judge, night.judge_version) == setup.judge_key:
-            for row in rows:
-                nights[row.model][row.emotion].append(row)
-    for row in tonight:
-        nights[row.model][row.emotion].append(row)
-    figures: defaultdict[str, dict[str, GateFigure]] = defaultdict(dict)
-    for model in dict.fromkeys(row.model for row in tonight):
-        spread = prompt_spread((item for item in judged if item.model == model), nights[model].values())
-        asked = [row.emotion for row in tonight if row.model == model and row.n]
-        for emotion in asked:
-            newest, pooled = (pool(nights[model][emotion][-last:]) for last in (1, POOLED_NIGHTS))
-            assert newest is not None and pooled is not None
-            floors = 2 * len(asked) * len(setup.config.models)  # of tonight's share and of the pooled one
-            one, always = pooled.floor_estimates(spread, floors=floors)
-            _, alone = newest.floor_estimates(spread, floors=floors)
-            # A collapse shows tonight, a small shortfall in several nights.
-            if alone.interval and always.interval and alone.interval.high < always.interval.high:
-                always = alone
-            figures[model][emotion] = GateFigure(tonight=one, sustained=always, prompts=pooled.prompts)
-    return dict(figures)
 
 
 def _sums(

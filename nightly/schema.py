@@ -22,7 +22,7 @@ from calibration.estimate import UNDEFINED, Estimate
 from calibration.prompt_fit import UNRESPONSIVE, PromptFit
 from data.records import REPLY
 
-Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
+Kind = Literal["good_share_drop", "bad_share_rise", "max_cost", "max_unscored"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
 Against = Literal["baseline", "last night"]
 FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")
@@ -169,8 +169,8 @@ class AnchorResult:
 class GateResult:
     """The outcome of one gate for one model, or for the whole night where `model` is empty.
 
-    `subject` is the night that a change is compared with, or a floor's emotion. `value`, `low` and `high` are
-    in the gate's unit, and larger is worse except for a floor. `emotions` are those a regression comes from.
+    `subject` is the night that a change is compared with. `value`, `low` and `high` are in the gate's unit;
+    larger is worse. `emotions` are those a regression comes from.
     """
 
     gate: Kind
@@ -193,8 +193,8 @@ class GateResult:
 def name_gate(kind: Kind, subject: str = "") -> str:
     """Return a gate as in the configuration, with its subject.
 
-    >>> name_gate("good_share_drop", "last night"), name_gate("floor", "sad"), name_gate("max_cost")
-    ('good_share_drop against last night', 'floor sad', 'max_cost')
+    >>> name_gate("good_share_drop", "last night"), name_gate("max_cost")
+    ('good_share_drop against last night', 'max_cost')
     """
     if kind in ("good_share_drop", "bad_share_rise"):
         return f"{kind} against {subject}" if subject else kind

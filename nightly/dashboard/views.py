@@ -451,7 +451,7 @@ def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateRes
         (series.nights[at].night, item)
         for at in sorted(model.findings, reverse=True)
         for item in sorted(model.findings[at], key=_gravest_first)
-        # With a floor for each emotion a night has dozens of these; what they say is of that night only.
+        # What these say is of that night only.
         if item.outcome != "inconclusive" or at == len(series.nights) - 1
     ]
     return rows[:LOGGED]

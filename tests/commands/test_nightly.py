@@ -82,7 +82,7 @@ def test_replies_that_do_not_respond_to_their_prompts_fail_the_night(tmp_path: P
     path.write_text(
         "judge = 'length'\ncalibration = 'none'\nanchors = 'none'\ndashboard = 'site'\n"
         "[[models]]\nname = 'ann'\nresponses = '{night}.jsonl'\n"
-        "[gates]\ngood_share_drop = 5\nmax_unscored = 5\n[gates.floors]\nevery = 5\n"
+        "[gates]\ngood_share_drop = 5\nmax_unscored = 5\n"
     )
     replies = write_replies(tmp_path, "n1")
     assert run(path, "--night", "n1").exit_code == 0
@@ -98,7 +98,6 @@ def test_replies_that_do_not_respond_to_their_prompts_fail_the_night(tmp_path: P
     night = json.loads(run(path, "--night", "n2", "--json").stdout)
     assert {gate["gate"]: gate["outcome"] for gate in night["gates"]} == {
         "good_share_drop": "regression",
-        "floor": "regression",
         "max_unscored": "pass",
     }
     assert all("do not respond to their prompts (fit 0." in item["sentence"] for item in night["findings"])

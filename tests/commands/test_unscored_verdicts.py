@@ -112,16 +112,3 @@ def test_a_night_passes_no_gate_by_replies_that_cannot_be_scored(case: str) -> N
         assert (f"{100 * tonight / 48:.1f}% tonight" in gate["sentence"]) == bool(before or tonight)
     assert (f"unscored ({100 * tonight / 48:.1f}%)" in " ".join(done.stdout.split())) == bool(tonight)
     assert ("<skipped" in Path("checks.xml").read_text()) == bool(code)
-
-
-def test_a_floor_holds_with_unscored_replies_as_bad() -> None:
-    Path("n.toml").write_text(
-        "calibration = 'none'\nanchors = 'none'\ndashboard = false\n"
-        "[[models]]\nname = 'ann'\nresponses = '{night}.jsonl'\n[gates.floors]\nsad = 40\n"
-    )
-    for night, unscored, code in (("n1", 0, 0), ("n2", 24, 3)):
-        path = write(night, WARM, unscored=unscored, of="ann")
-        rows = [json.loads(line) | {"emotion": "sad"} for line in path.read_text().splitlines()]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        done = run("nightly", "n.toml", "--night", night)
-        assert done.exit_code == code, done.output

@@ -267,10 +267,6 @@ responses = "warm-{{night}}.jsonl"
 [gates]
 good_share_drop = {{ baseline = 0.3, last_night = 0.3 }}
 bad_share_rise = 0.3
-
-[gates.floors]
-sad = 57
-every = 50
 """
 
 

@@ -29,9 +29,6 @@ good_share_drop = { baseline = 5, last_night = 8 }
 bad_share_rise = 3
 max_cost = 0.5
 max_unscored = 2
-[gates.floors]
-sad = 40
-every = 30
 """
 
 
@@ -65,8 +62,6 @@ def test_a_configuration_is_read_into_gates() -> None:
         ("good_share_drop against baseline", 5),
         ("good_share_drop against last night", 8),
         ("bad_share_rise against baseline", 3),
-        ("floor sad", 40),
-        ("floor every", 30),
         ("max_cost", 0.5),
         ("max_unscored", 2),
     ]
@@ -83,8 +78,6 @@ def test_a_configuration_is_read_into_gates() -> None:
         ({"bad_share_rise": "3"}, "'3' is not a number"),
         ({"max_cost": math.nan}, "nan is not a number that is not negative"),
         ({"max_unscored": 101}, "from 0 to 100"),
-        ({"floors": 40}, "expected emotions and percentages"),
-        ({"floors": {"sad": 0.4}}, "n.toml.floors.sad: floors are percentages; write 40 for 0.4"),
     ],
 )
 def test_a_wrong_gate_is_refused_with_the_way_out(table: dict[str, object], words: str) -> None:
@@ -123,30 +116,6 @@ def test_a_regression_needs_the_interval_that_holds_all_year_and_a_pass_tonights
     )
     calm = figure(-0.03, 0.03, sustained=Estimate(0.0, Interval(-0.06, 0.06)))
     assert outcome(DROP, changed(calm)) == "pass"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(0.2, 0.39, "regression"), (0.3, 0.5, "inconclusive"), (0.4, 0.6, "pass")],
-)
-def test_a_floor_is_held_to_the_share_itself(low: float, high: float, expected: Outcome) -> None:
-    gate = Gate(kind="floor", limit=40, subject="sad")
-    (result,) = check_gates([gate], [checked(model="m", shares={"sad": figure(low, high)})])
-    assert result.outcome == expected
-    assert result.value == pytest.approx(50 * (low + high))
-    assert result.low == pytest.approx(100 * low)
-    assert f"[{100 * low:.1f}, {100 * high:.1f}], floor 40" in result.sentence
-
-
-def test_a_floor_for_every_emotion_leaves_those_with_their_own() -> None:
-    gates = read_gates({"floors": {"sad": 40, "every": 30}})
-    shares = {"sad": figure(0.32, 0.38), "proud": figure(0.32, 0.38), "angry": figure(0.1, 0.2)}
-    results = check_gates(gates, [checked(model="m", shares=shares)])
-    assert {result.subject: result.outcome for result in results} == {
-        "sad": "regression",
-        "angry": "regression",
-        "proud": "pass",
-    }
 
 
 def test_cost_and_unscored_are_counted_not_estimated() -> None:
@@ -237,8 +206,7 @@ def test_a_regression_names_the_emotions_it_comes_from() -> None:
 
 def test_a_stale_calibration_stops_shares_but_not_cost() -> None:
     gates = read_gates(tomllib.loads(CONFIG)["gates"])
-    shares = {"sad": figure(0.5, 0.6)}
-    night = changed(figure(0, 0.01), shares=shares, cost=0.1, responses=9, stale="it expired")
+    night = changed(figure(0, 0.01), cost=0.1, responses=9, stale="it expired")
     results = check_gates(gates, [night])
     assert {result.outcome for result in results if result.gate.startswith("max")} == {"pass"}
     assert {result.outcome for result in results if not result.gate.startswith("max")} == {"stale"}
@@ -309,31 +277,21 @@ def test_annotations_are_one_escaped_line_each() -> None:
         "::error title=failed%3A good_share_drop against baseline::failed: good_share_drop against baseline: "
         "failed: the night failed: endpoint:%0D%0A 100 %25 of calls, refused."
     )
-    (comma,) = as_annotations(
-        check_gates(
-            [Gate(kind="floor", limit=40, subject="sad, or 5%: so")],
-            [checked(model="m", shares={"sad, or 5%: so": figure(0.1, 0.2)})],
-        )
-    )
-    assert comma.startswith(
-        "::error title=regression%3A floor sad%2C or 5%25%3A so::m: regression: Good share"
-    )
 
 
 def test_a_moved_judge_leaves_only_what_the_anchors_show_to_be_the_models() -> None:
-    gates = [DROP, Gate(kind="floor", limit=40, subject="sad"), Gate(kind="max_cost", limit=1)]
+    gates = [DROP, Gate(kind="max_cost", limit=1)]
 
     def outcomes(low: float, high: float, **shift: Any) -> list[Outcome]:
         change = ModelChange(record=make_change("m", 0.0), figures={"good": figure(low, high)}, **shift)
-        shares = {"sad": figure(0.5, 0.6)}
-        model = checked(model="m", changes={"baseline": change}, shares=shares, cost=0.5)
+        model = checked(model="m", changes={"baseline": change}, cost=0.5)
         return [result.outcome for result in check_gates(gates, [model])]
 
-    assert outcomes(-0.01, 0.01) == ["pass", "pass", "pass"]
-    assert outcomes(-0.01, 0.01, moved="it moved") == ["stale", "stale", "pass"]
-    assert outcomes(-0.3, -0.2, moved="it moved") == ["regression", "stale", "pass"]
-    assert outcomes(-0.3, -0.2, moved="it moved", is_rough=True) == ["stale", "stale", "pass"]
-    assert outcomes(-0.01, 0.01, suspected="it may have") == ["inconclusive", "inconclusive", "pass"]
+    assert outcomes(-0.01, 0.01) == ["pass", "pass"]
+    assert outcomes(-0.01, 0.01, moved="it moved") == ["stale", "pass"]
+    assert outcomes(-0.3, -0.2, moved="it moved") == ["regression", "pass"]
+    assert outcomes(-0.3, -0.2, moved="it moved", is_rough=True) == ["stale", "pass"]
+    assert outcomes(-0.01, 0.01, suspected="it may have") == ["inconclusive", "pass"]
     assert outcomes(-0.3, -0.2, suspected="it may have")[0] == "regression"
 
 

@@ -224,23 +224,6 @@ def test_other_settings_on_a_night_that_is_there_are_refused_or_judged_anew(worl
     assert not world.asked, "the answers and judgments are there"
 
 
-def test_floors_of_six_prompts(world: World) -> None:
-    world.write(gates="[gates]\n[gates.floors]\nsad = 99\nproud = 1\nevery = 60\n", models=("ann",))
-    found = {item.subject: item for item in live(world, "2026-12-01").record.gates}
-    assert (found["sad"].outcome, found["sad"].emotions) == ("regression", ("sad",))
-    assert found["proud"].outcome == "pass"
-    assert found["angry"].outcome == "inconclusive"
-    assert found["angry"].high - found["angry"].low < 40, "probabilities vary less than labels do"
-    assert world.run("2026-12-01").exit_code == 1
-
-
-def test_a_collapse_below_a_floor_shows_on_its_first_night(world: World) -> None:
-    world.write(gates="[gates]\n[gates.floors]\nsad = 45\n", models=("ann",))
-    nights = [live(world, f"2026-12-0{day}") for day in range(1, 6)]
-    nights.append(live(world, "2026-12-06", curt=frozenset({("ann", "sad")})))
-    assert nights[-2].exit_code != 1 and nights[-1].exit_code == 1
-
-
 def write_responses(path: Path, names: tuple[str, ...], text: str) -> None:
     path.parent.mkdir(exist_ok=True)
     rows = (
