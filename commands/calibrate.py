@@ -140,7 +140,7 @@ def calibrate(
         write_calibration(folder / CALIBRATION_FILE, report.calibration)
     written = write_report(report, folder)
     if as_json:
-        plain = plain_report(report)
+        plain = {**plain_report(report), "folder": str(folder)}
         print(json.dumps(plain, indent=2, allow_nan=False))
     else:
         written = [*([] if refused else [folder / CALIBRATION_FILE]), *written]

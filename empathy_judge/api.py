@@ -136,11 +136,8 @@ def calibrate(
     `empathy-judge calibrate`, such as `scale="1-5"`.
     """
     with TemporaryDirectory() as folder:
-        texts = _paths(replies, folder, "replies")
-        runs = [Path(score(texts, judge=judge).data["run"]) for judge in judges]
-        target = Path(out or Path("calibrations", runs[0].name))
-        rated = _paths(ratings, folder, "ratings")
-        data = _run("calibrate", *runs, *rated, exchanges=texts, out=target, **options)
+        paths = [*_paths(replies, folder, "replies"), *_paths(ratings, folder, "ratings")]
+        data = _run("calibrate", *paths, judge=list(judges), out=out, **options)
     if "runs" not in data:
         raise JudgeError("choices between replies: use the command `empathy-judge calibrate`")
     rows = [
@@ -149,7 +146,7 @@ def calibrate(
         | {name: run[name] for name in ("usd_per_1000", "seconds_per_1000")}
         for run in data["runs"]
     ]
-    return ResultTable(rows=rows, notes=data["verdict"], data=data, folder=target)
+    return ResultTable(rows=rows, notes=data["verdict"], data=data, folder=Path(data["folder"]))
 
 
 def _paths(table: Any, folder: str, name: str) -> list[str]:
