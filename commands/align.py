@@ -12,7 +12,7 @@ from data.text import printable
 
 @click.group()
 def align() -> None:
-    """Compare a model's self-reported emotions with people's (EmotionBench).
+    """Compare a model's emotions with people's (EmotionBench).
 
     The model fills in questionnaires about emotions, by default and with a situation in mind.
 
