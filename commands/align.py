@@ -12,7 +12,7 @@ from data.text import printable
 
 @click.group()
 def align() -> None:
-    """Compare a model's self-reported emotions with people's (EmotionBench).
+    """Compare a model's emotions with people's (EmotionBench).
 
     The model fills in questionnaires about emotions, by default and with a situation in mind.
 
@@ -25,38 +25,26 @@ def align() -> None:
 
 @align.command("run")
 @model_options("sheets")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Concurrent calls.   [default: 32]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Concurrent calls.  [default: 32]")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds.  [default: 60]")
 @click.option(
     "--scale", default="PANAS", show_default=True, help="Questionnaire; all but PANAS need --questionnaires."
 )
 @click.option("--questionnaires", type=FILE, help="Your copy of the benchmark's questionnaires.json.")
 @click.option(
-    "--situations",
-    type=FILE,
-    help="The benchmark's situations.csv or .json.  [default: 108 included situations]",
+    "--situations", type=FILE, help="The benchmark's situations.csv or .json.  [default: 108 included]"
 )
-@click.option(
-    "--emotion", "emotions", multiple=True, help="Only situations of this emotion; may be repeated."
-)
-@click.option(
-    "--per-factor", type=click.IntRange(min=1), help="Use only the first N situations of each factor."
-)
-@click.option(
-    "--orders", type=click.IntRange(min=1), default=10, show_default=True, help="Number of item orders."
-)
+@click.option("--emotion", "emotions", multiple=True, help="Use only this emotion; may be repeated.")
+@click.option("--per-factor", type=click.IntRange(min=1), help="Use only the first N of each factor.")
+@click.option("--orders", type=click.IntRange(min=1), default=10, show_default=True, help="Item orders.")
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per order.")
 @click.option(
     "--defaults",
     type=click.IntRange(min=2),
     help="Number of sheets without a situation.  [default: --orders, at least 10]",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the orders."
-)
-@click.option(
-    "--positive", is_flag=True, help="Use the positive versions of the included situations, one per factor."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
+@click.option("--positive", is_flag=True, help="Use positive versions of the included situations.")
 @click.option("--stable", is_flag=True, help="Instruct the model to stay emotionally stable.")
 @click.option("--out", type=FILE, help="Output folder.  [default: alignments/<model>-<scale>-<digest>]")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Spending limit of this command, in USD.")

@@ -46,15 +46,8 @@ INCONCLUSIVE = 3
     help="Judge of RESPONSES, as in `score`, or one of the judges of a table; may be repeated."
     "  [default: classifier, or all judges of the table]",
 )
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0),
-    metavar="USD",
-    help="Spending limit of all judges together, in USD.",
-)
-@click.option(
-    "--out", type=FILE, help="Output folder of calibration.json and report.*.  [default: calibrations/<run>]"
-)
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Spending limit, in USD.")
+@click.option("--out", type=FILE, help="Output folder.  [default: calibrations/<run>]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
 def calibrate(

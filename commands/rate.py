@@ -116,18 +116,9 @@ def plan(
 
 @rate.command("open")
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 for your network.")
 @click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; 0.0.0.0 lets others in your network rate.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8322,
-    show_default=True,
-    help="Port; 0 chooses a free one.",
+    "--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Port; 0: any free one."
 )
 def open_page(folder: Path, host: str, port: int) -> None:
     """Serve the rating page.
@@ -187,16 +178,8 @@ def _own_address() -> str:
 
 @rate.command()
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
-@click.option(
-    "--html", "html", type=FILE, metavar="FOLDER", help="Write one HTML page per rater into this folder."
-)
-@click.option(
-    "--csv",
-    "csv",
-    type=FILE,
-    metavar="FILE",
-    help="Write one CSV sheet, or into a folder one sheet per rater.",
-)
+@click.option("--html", type=FILE, metavar="FOLDER", help="Write one HTML page per rater into this folder.")
+@click.option("--csv", type=FILE, metavar="FILE", help="Write a CSV sheet, or one per rater into a folder.")
 def export(folder: Path, html: Path | None, csv: Path | None) -> None:
     """Write the plan as files to send to raters.
 

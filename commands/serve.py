@@ -24,11 +24,7 @@ from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8321,
-    show_default=True,
-    help="Port; 0 chooses a free one.",
+    "--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="Port; 0: any free one."
 )
 @click.option(
     "--key-env", default="", metavar="NAME", help="Environment variable with the key that clients must send."

@@ -46,7 +46,7 @@ def say_choice_agreement(found: ChoiceAgreement) -> str:
     if found.longer is not None:
         beside += f", the longer reply reaches {percent(found.longer.value)}"
     said = (
-        f"{found.judge} scores the chosen reply higher in {percent(found.agreement)}% of"
+        f"{found.judge} scores the chosen reply higher in {percent(found.agreement)} percent of"
         f" {found.decided:,} choices by people; {beside}."
     )
     left = [f"{found.ties:,} ties"] if found.ties else []
@@ -90,9 +90,9 @@ def say_chosen(found: ChosenModels) -> str:
     share = percent(found.share)
     total = found.wins + found.ties + found.losses
     if found.is_told_apart:
-        return f"{found.one} is chosen over {found.other} in {share}% of {total:,} human choices."
+        return f"{found.one} is chosen over {found.other} in {share} percent of {total:,} human choices."
     names = f"{found.one} and {found.other} are not statistically distinguishable"
-    return f"{names}: {share}% of {total:,} choices are for {found.one}."
+    return f"{names}: {share} percent of {total:,} choices are for {found.one}."
 
 
 def plain_choices(

@@ -102,7 +102,7 @@ def test_none_there_is_said(tmp_path) -> None:
         ({}, date(2025, 5, 29), None),
         ({}, date(2025, 5, 30), "expired on 2025-05-30"),
         ({}, date(2024, 2, 27), None),  # a night dated before it was made
-        ({"name": "length"}, date(2025, 3, 2), "another judge:"),
+        ({"name": "length"}, date(2025, 3, 2), "it is for the judge"),
         ({"version": "2"}, date(2025, 3, 2), "is for judge version"),
         ({"rubric": "x"}, date(2025, 3, 2), "another rubric"),
     ],
@@ -116,4 +116,4 @@ def test_it_says_when_it_does_not_fit(change, today: date, says: str | None) -> 
 
 def test_a_calibration_of_a_mean_does_not_fit_a_judge_of_labels() -> None:
     judge = JudgeIdentity(name="default", version="1.2", rubric="ab12")
-    assert "a level of Good, not of" in (misfit(MADE, judge, today=MADE.created) or "")
+    assert "the levels Good, not" in (misfit(MADE, judge, today=MADE.created) or "")

@@ -170,7 +170,7 @@ def single(rows: int = 600) -> Paired:
 def test_one_rating_each_is_not_identifiable_and_says_so() -> None:
     found = ceiling(single(), rng=np.random.default_rng(0), draws=20)
     assert found.not_identifiable is not None
-    assert found.not_identifiable.startswith("not identifiable: every response has one rating")
+    assert found.not_identifiable.startswith("not identifiable: every reply has one rating")
     assert found.alternative is None and math.isnan(found.gap.value)
     json.dumps(to_plain(found), allow_nan=False)
 
@@ -179,4 +179,4 @@ def test_a_handful_rated_twice_is_not_enough() -> None:
     table, judge = crowd(people=2, judge=0.8, items=60)
     table[1, MIN_SHARED - 1 :] = np.nan
     found = ceiling(paired_from(table, judge), rng=np.random.default_rng(0), draws=20)
-    assert found.not_identifiable is not None and "only 9 responses" in found.not_identifiable
+    assert found.not_identifiable is not None and "only 9 replies" in found.not_identifiable

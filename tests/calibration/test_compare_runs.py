@@ -160,7 +160,7 @@ def test_a_calibration_that_does_not_fit_is_refused(make_run: Runs, tmp_path: Pa
         replace(calibration(), judge="other"),
     ):
         write_calibration(path, changed)
-        with pytest.raises(StaleCalibration, match="does not fit"):
+        with pytest.raises(StaleCalibration, match="does not apply"):
             ask(run, calibration=str(path))
 
 
@@ -173,7 +173,7 @@ def test_the_study_stands_as_a_baseline(make_run: Runs, tmp_path: Path) -> None:
     assert result["baselines"][0]["shares"]["Good"]["value"] == pytest.approx(0.493)
     alone = ask(run, baselines=("study:human",))
     assert verdicts(alone) == {("a", "study:human"): "inconclusive"}
-    assert "calibration or ratings" in alone["pairs"][0]["sentence"]
+    assert "calibration or --ratings" in alone["pairs"][0]["sentence"]
 
 
 def test_with_a_baseline_only_pairs_with_it_are_told(make_run: Runs) -> None:
@@ -258,7 +258,7 @@ def test_ids_that_mean_two_responses_are_refused_with_ratings(make_run: Runs, tm
 
 
 def test_two_judges_are_not_compared(make_run: Runs) -> None:
-    with pytest.raises(UserError, match="judged by length 1 and by length 2"):
+    with pytest.raises(UserError, match="scored by length 1 and by length 2"):
         ask(make_run("one", {"a": 0.6}), make_run("two", {"b": 0.6}, version="2"))
 
 

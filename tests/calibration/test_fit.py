@@ -95,9 +95,7 @@ def test_unscored_responses_are_counted_and_said() -> None:
     report = calibrate_judged([some], ratings, options=QUICK)
     assert report.data.unscored == {"refused": 1}
     assert report.data.unjudged == 1
-    assert "1 rated replies without a score and 1 that the judge was not given" in " ".join(
-        say_verdict(report)
-    )
+    assert "1 rated replies without a score and 1 not passed to the judge" in " ".join(say_verdict(report))
 
 
 @pytest.fixture

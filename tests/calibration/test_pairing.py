@@ -60,9 +60,9 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ratings", "said"),
     [
-        ([rated("1/ada", 3), rated("1/ada", 2)], r"more than one by 'ann on 1/ada'; keep one"),
+        ([rated("1/ada", 3), rated("1/ada", 2)], r"more than one by 'ann on 1/ada'; keep only one"),
         ([rated("1/ada", 4)], "rating 4 of '1/ada' is not on the scale from 1 to 3"),
-        ([rated("1/ada", 2.5)], "rating 2.5 of '1/ada' lies between two levels"),
+        ([rated("1/ada", 2.5)], "rating 2.5 of '1/ada' is between two levels"),
         ([rated("1/ada", 2, "")], "has no rater"),
         ([rated("x", 2)], "ids of ratings and judgments differ"),
         ([rated("1/ada", 2, dimension="tone")], "none of the dimension 'empathy'"),
@@ -76,7 +76,7 @@ def test_mistakes_are_refused_by_name(ratings: list[Rating], said: str) -> None:
 def test_judgments_that_cannot_be_paired_are_refused() -> None:
     with pytest.raises(UserError, match="'1/ada' scored more than once"):
         pair([judged(1, 0.8), judged(1, 0.7)], [rated("1/ada", 3)])
-    with pytest.raises(UserError, match="label 'Good' is none of 1, 2, 3, 4, 5"):
+    with pytest.raises(UserError, match="label 'Good' is not one of 1, 2, 3, 4, 5"):
         pair([judged(1, 0.8)], [rated("1/ada", 3)], scale=FIVE)
 
 

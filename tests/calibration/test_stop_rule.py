@@ -31,7 +31,7 @@ def test_a_large_difference_is_settled_and_ratings_run_out_on_none() -> None:
     assert (str(found), found.better) == ("settled: B is better", "B")
     assert str(standing(ratings_of(replace(SMALL, gap=-0.5, taste=0.1)), "A", "B")) == "settled: A is better"
     wide = standing(ratings_of(replace(SMALL, taste=0.0)), "A", "B", margin=0.6)
-    assert str(wide) == "settled: similar within 60"
+    assert str(wide) == "settled: similar within 60 points"
     early = standing(ratings_of(replace(SMALL, gap=0.3, taste=0.0), share=0.25), "A", "B")
     assert early.verdict == "inconclusive" and early.more is not None
     assert str(early) == f"about {early.more} more"
@@ -43,7 +43,9 @@ def test_few_people_who_differ_are_told_to_be_too_few() -> None:
         standing(ratings_of(World(raters=4, prompts=200, each=200, gap=0.15, taste=0.8), seed=seed), "A", "B")
         for seed in range(6)
     ]
-    assert any(item.people and not item.more and str(item).endswith("more people") for item in found)
+    assert any(
+        item.people and not item.more and str(item).endswith("more raters are needed") for item in found
+    )
 
 
 def test_one_rater_or_none_has_no_interval() -> None:

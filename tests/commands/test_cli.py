@@ -87,7 +87,7 @@ def test_skip_invalid_loses_no_row() -> None:
     Path("r.jsonl").write_text(lines_of(*rows))
     done = score("r.jsonl", "--skip-invalid", "--out", "run")
     assert done.exit_code == 0, done.output
-    assert "set aside: 5;" in done.stdout
+    assert "skipped rows: 5;" in done.stdout
     judged = [json.loads(line) for line in Path("run/judgments.jsonl").read_text().splitlines()]
     aside = [json.loads(line) for line in Path("run/set_aside.jsonl").read_text().splitlines()]
     assert [row["line"] for row in aside] == [2, 3, 4, 5, 7]
@@ -100,7 +100,7 @@ def test_skip_invalid_loses_no_row() -> None:
         "a whole run does not hide bad rows from a strict command"
     )
     assert "r.jsonl:2: not JSON" in strict.stderr
-    assert "nothing left" in score("r.jsonl", "--skip-invalid", "--out", "run", "-v").stdout
+    assert "already complete" in score("r.jsonl", "--skip-invalid", "--out", "run", "-v").stdout
 
 
 def test_a_lone_surrogate_is_scored_everywhere_it_may_stand() -> None:
@@ -130,7 +130,7 @@ def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Wr
     path = write_responses(30)
     assert "10 judged in" in score(path, "--limit", 10, "-v").stdout
     assert "20 judged in" in score(path, "-v").stdout
-    assert "nothing left" in score(path, "--limit", 5, "-v").stdout
+    assert "already complete" in score(path, "--limit", 5, "-v").stdout
     assert "more than --limit 5: this run had the others already" in score(path, "--limit", 5).stdout
     score(path, "--out", "unbroken")
     (limited,) = Path("runs").iterdir()
@@ -144,10 +144,10 @@ def test_the_same_command_judges_nothing_again_and_another_seed_changes_the_inte
     path = write_responses(60)
     assert "60 judged in" in score(path, "-v").stdout
     before = {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()}
-    assert "nothing left to judge" in score(path, "-v").stdout
+    assert "already complete" in score(path, "-v").stdout
     assert {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()} == before
     first = json.loads(score(path, "--json").stdout)
-    assert "nothing left to judge" in score(path, "--seed", 1, "-v").stdout
+    assert "already complete" in score(path, "--seed", 1, "-v").stdout
     second = json.loads(score(path, "--json", "--seed", 1).stdout)
     assert first["models"][0]["shares"]["Good"]["value"] == second["models"][0]["shares"]["Good"]["value"]
     assert first["models"] != second["models"]

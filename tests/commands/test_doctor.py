@@ -34,7 +34,7 @@ def test_a_sound_house_passes_and_each_line_says_so() -> None:
     *lines, last = done.stdout.splitlines()
     assert all(line.split()[0] in ("ok", "warn") for line in lines)
     # On another processor the last digits are others.
-    assert re.search(r"test judgment: 0\.\d{3} 0\.\d{3} 0\.\d{3}, as it should be", done.stdout)
+    assert re.search(r"test judgment: 0\.\d{3} 0\.\d{3} 0\.\d{3}, as expected", done.stdout)
     assert last.startswith(f"{len(lines)} checks: 0 failed")
     assert not list(Path().iterdir()), "nothing is written"
 
@@ -64,7 +64,7 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("data.errors.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
     assert found["packages"].status == "fail"
-    assert "does not fit >=99" in found["packages"].says
+    assert "does not match >=99" in found["packages"].says
     assert found["extra optimize"].status == "ok", "it is optional"
     assert found["extra optimize"].says == "optional, not installed: nowhere-at-all"
     assert "pip install 'nowhere-at-all>=1' 'openai" in found["extra optimize"].way_out
@@ -152,7 +152,7 @@ def test_a_night_is_looked_through_with_its_models_and_history() -> None:
         found = look(Path("nightly.toml"))
     assert all(check.status == "ok" for check in found.values())
     assert found["nightly.toml"].says == "models: 1, gates: 1"
-    assert "not there yet" in found["history sqlite:///nights.sqlite"].says
+    assert "does not exist yet" in found["history sqlite:///nights.sqlite"].says
     assert asked(server) == [("GET", "/v1/models")]
     assert not Path("nights.sqlite").exists(), "a check makes no history"
 

@@ -75,7 +75,7 @@ def test_the_judge_printed_after_a_calibration_runs() -> None:
         write_rows(Path("ratings.jsonl"), ratings)
         calibrated = run("calibrate", "run", "ratings.jsonl", "--out", "calibration")
         hint, line = calibrated.stderr.splitlines()[-2:]
-        options = shlex.split(hint.partition(": score with ")[2])
+        options = shlex.split(hint.partition("`score`: ")[2])
         assert options[:2] == ["--judge", "my judge.toml"]
         for words in (
             ["score", "replies.jsonl", *options],

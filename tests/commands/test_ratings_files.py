@@ -107,7 +107,7 @@ def test_stars_are_cut_into_labels_and_it_is_said(scored: list[Row]) -> None:
 WRONG: dict[str, tuple[list[Row], list[str], str]] = {
     "numbers of a scale not stated": (
         [{"id": f"{n}-ada", "rater": "r", "rating": n % 5 + 1} for n in range(20)],
-        *([], "numbers from 1 to 5, and without --scale they are read as 1 to 3"),
+        *([], "numbers from 1 to 5, outside the default scale 1 to 3"),
     ),
     "no rating": (
         [{"id": "0-ada", "rater": "r", "remark": "fine"}],
@@ -118,7 +118,7 @@ WRONG: dict[str, tuple[list[Row], list[str], str]] = {
     ),
     "nothing tells the reply": (
         [{"rater": "r", "rating": 1}],
-        *([], "no column for the reply that is rated (id, or prompt and response); there are: rater, rating"),
+        *([], "no column for the reply that is rated (id, or prompt and response); columns: rater, rating"),
     ),
     "other texts": (
         [{"prompt": "p", "response": "other", "rater": "r", "rating": 1}],
@@ -154,7 +154,7 @@ def test_bad_rows_are_set_aside_where_asked_and_told(scored: list[Row]) -> None:
     sheet = write_csv(Path("sheet.csv"), rows)
     done = calibrate("run", sheet, "--skip-invalid")
     assert done.exit_code == 0, done.output
-    assert "2 rows set aside: sheet.csv:7: rating: 'lovely'" in done.stderr
+    assert "2 rows skipped: sheet.csv:7: rating: 'lovely'" in done.stderr
     assert "sheet.csv:11: rater: missing or empty" in done.stderr
     assert report()["data"]["ratings"] == 238
     write_rows(
@@ -164,7 +164,7 @@ def test_bad_rows_are_set_aside_where_asked_and_told(scored: list[Row]) -> None:
     assert "--skip-invalid" in run(*asked).stderr
     compared = run(*asked, "--skip-invalid")
     assert compared.exit_code == 0, compared.output
-    assert "2 rows set aside" in compared.stderr
+    assert "2 rows skipped" in compared.stderr
     assert {item["model"]: item["judged"] for item in json.loads(compared.stdout)["models"]}["ada"] == 59
 
 
@@ -287,7 +287,7 @@ def test_choices_say_which_model_is_chosen(scored: list[Row]) -> None:
     names = [{**row, "Winner": row.get(f"model_{row['Winner'].lower()}", "tie")} for row in rows]
     told = [run("compare", write_csv(Path(f"{place}.csv"), made)) for place, made in enumerate((rows, names))]
     assert told[0].exit_code == 0, told[0].output
-    assert "bea is chosen over ada by people: in " in " ".join(told[0].stdout.split())
+    assert "bea is chosen over ada in " in " ".join(told[0].stdout.split())
     assert told[0].stdout.replace("0.csv", "1.csv") == told[1].stdout, "sides by letter or by name"
     (pair,) = json.loads(run("compare", "0.csv", "--json").stdout)["results"]
     wins = sum(row.get(f"model_{row['Winner'].lower()}") == "bea" for row in rows)
@@ -298,6 +298,6 @@ def test_choices_say_which_model_is_chosen(scored: list[Row]) -> None:
     assert (
         wrong.exit_code == 2 and "wrong.csv:5: winner: 'the second, I think' is neither reply" in wrong.stderr
     )
-    assert "1 row set aside" in run("compare", "wrong.csv", "--skip-invalid").stderr
+    assert "1 row skipped" in run("compare", "wrong.csv", "--skip-invalid").stderr
     refused = run("compare", "run", "--ratings", "0.csv")
     assert refused.exit_code == 2 and "choices between two replies, not ratings" in refused.stderr

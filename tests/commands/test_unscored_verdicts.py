@@ -70,7 +70,7 @@ def test_a_verdict_that_holds_with_unscored_replies_as_bad_is_kept(calibration: 
     cold, few = write("cold", COLD, unscored=0), write("few", WARM, unscored=4)
     code, pair, told = compare(few, cold, calibration=calibration)
     assert code == 0 and pair["verdict"].endswith("better") and not pair["is_withheld"]
-    assert "few 8.3%" in told and "counted as Bad" in told
+    assert "few 8.3%" in told and "counts as Bad" in told
     code, pair, _ = compare(
         write("warm", WARM, unscored=0), write("lost", COLD, unscored=24), calibration=calibration
     )

@@ -87,7 +87,7 @@ def test_study_files_that_disagree_are_reported(tmp_path):
     imported = import_source("empathy-study", tmp_path)
     assert (len(imported.exchanges), len(imported.ratings)) == (1, 1)
     assert imported.set_aside == (
-        SetAside("dataset_and_ratings.csv:2", "id: 'd1/human' stands at dataset.csv:2 already"),
+        SetAside("dataset_and_ratings.csv:2", "id: 'd1/human' is already at dataset.csv:2"),
         SetAside(
             "dataset_and_ratings.csv:2", "rating: 'r0' rated 'd1/human' on 'empathy' at dataset.csv:2 already"
         ),

@@ -122,7 +122,7 @@ def test_another_plan_is_refused_by_name(tmp_path: Path, key: str) -> None:
 
 
 def test_a_second_process_is_told_to_wait(tmp_path: Path) -> None:
-    with open_run(tmp_path, PLAN), pytest.raises(OperationalError, match=f"process {os.getpid()} is at work"):
+    with open_run(tmp_path, PLAN), pytest.raises(OperationalError, match=f"process {os.getpid()} is using"):
         open_run(tmp_path, PLAN).__enter__()
     complete(tmp_path)
 

@@ -82,10 +82,10 @@ def test_no_cell_of_a_csv_is_a_formula_and_every_text_comes_back(tmp_path: Path)
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ('1, "x": 2', "the key 'x' stands twice in one object"),
-        ('{"y": 1, "y": 1}', "the key 'y' stands twice in one object"),
-        ("NaN", "NaN is no number"),
-        ("[-Infinity]", "-Infinity is no number"),
+        ('1, "x": 2', "the key 'x' occurs twice in one object"),
+        ('{"y": 1, "y": 1}', "the key 'y' occurs twice in one object"),
+        ("NaN", "NaN is not a number"),
+        ("[-Infinity]", "-Infinity is not a number"),
         ("1e999", "a number is too large"),
     ],
 )

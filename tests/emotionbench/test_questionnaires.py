@@ -105,7 +105,7 @@ def test_names_are_found_however_written() -> None:
         ("nonsense", "not JSON"),
         ("{}", "expected a list of questionnaires"),
         ("[]", "no questionnaire with the name 'AGQ'"),
-        (json.dumps([{"name": "AGQ", "questions": {"1": "x"}}]), "questions: 29 were expected"),
+        (json.dumps([{"name": "AGQ", "questions": {"1": "x"}}]), "questions: expected 29"),
         ("reverse: expected", r"reverse: expected \[7, 18\]"),
     ],
 )

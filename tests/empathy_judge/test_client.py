@@ -114,7 +114,7 @@ def test_what_goes_wrong_is_told(length: JudgeClient) -> None:
         JudgeClient("lenght").judge("I won!", "Lovely!")
     with pytest.raises(JudgeError, match="cannot be started"):
         JudgeClient(python="/no/such/python").judge("I won!", "Lovely!")
-    with pytest.raises(JudgeError, match="one such as http"):
+    with pytest.raises(JudgeError, match="such as http"):
         JudgeClient(url="localhost:8321")
 
 
@@ -129,7 +129,7 @@ def all_messages(error: BaseException | None) -> str:
         ("http://me:hunter2@127.0.0.1:8321", "password"),
         ("me:hunter2@127.0.0.1:8321", "password"),
         ("https://judge.example/?key=hunter2", "query"),
-        ("http://[hunter", "one such as http"),
+        ("http://[hunter", "such as http"),
         ("http://judge.example", "unencrypted"),
         ("http://127.0.0.1.judge.example", "unencrypted"),
     ],

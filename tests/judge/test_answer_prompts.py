@@ -77,11 +77,11 @@ def test_a_warm_reply_is_not_taken_for_a_refusal(text: str) -> None:
     [
         ({}, "no answer: the server sent no message"),
         (chat_body(None), "empty: no text"),
-        (chat_body("  \n"), "empty: nothing but thoughts"),
-        (chat_body("<think>hm</think>"), "empty: nothing but thoughts"),
-        (chat_body(None, reasoning_content="hm"), "empty: nothing but thoughts"),
-        (chat_body("I am so", "length"), "cut short: ran out of tokens; allow more (max_tokens)"),
-        (chat_body("<think>hm", "length"), "cut short: ran out of tokens; allow more (max_tokens)"),
+        (chat_body("  \n"), "empty: only reasoning"),
+        (chat_body("<think>hm</think>"), "empty: only reasoning"),
+        (chat_body(None, reasoning_content="hm"), "empty: only reasoning"),
+        (chat_body("I am so", "length"), "cut short: ran out of tokens; raise max_tokens"),
+        (chat_body("<think>hm", "length"), "cut short: ran out of tokens; raise max_tokens"),
         (chat_body("", "content_filter"), "refused: by the server"),
         (chat_body(None, refusal="No."), "refused: by the server"),
         (chat_body("I'm sorry, but I can't assist with that request."), "refused: by the model"),
@@ -146,7 +146,7 @@ def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
     assert done.manifest["counts"] == {"prompts": 6, "responses": 2, "failed": 4}
     assert done.manifest["reasons"] == {
         "HTTP 400: no such thing": 1,
-        "cut short: ran out of tokens; allow more (max_tokens)": 1,
+        "cut short: ran out of tokens; raise max_tokens": 1,
         "empty: no text": 1,
         "refused: by the model": 1,
     }
@@ -182,7 +182,7 @@ def test_another_model_style_or_setting_in_a_folder_is_refused(tmp_path: Path) -
             ({"style": "plain"}, "style"),
             ({"seed": 1}, "version"),
         ):
-            with pytest.raises(UserError, match=f"holds another run .*{said}"):
+            with pytest.raises(UserError, match=f"has another run .*{said}"):
                 ask(prompts, tmp_path / "run", server.base_url, **other)
 
 

@@ -157,7 +157,7 @@ def test_versions_follow_members_and_rules() -> None:
         ("panel", {"judges": ["length", "majority"], "combine": "best"}, "combine"),
         ("panel", {"judges": ["length", "judge.toml"]}, "refers to itself"),
         ("cascade", {"first": "length"}, "second: missing"),
-        ("cascade", {"first": "length", "second": "majority", "ask_below": 1.5}, "no probability"),
+        ("cascade", {"first": "length", "second": "majority", "ask_below": 1.5}, "not a probability"),
         ("cascade", {"first": "length", "second": "length"}, "the same judge"),
         ("cascade", {"first": "length", "second": "judge.toml"}, "refers to itself"),
     ],

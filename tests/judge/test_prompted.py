@@ -141,17 +141,17 @@ def test_what_is_not_on_the_form_is_unscored(ask: Ask, said: str, kind: str) -> 
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        ({"finish_reason": "length"}, "empty answer: ran out of tokens; allow more (max_tokens)"),
+        ({"finish_reason": "length"}, "empty answer: ran out of tokens; raise max_tokens"),
         (
             {"message": {"content": '{"reason": "So \\"label\\": \\"Good'}, "finish_reason": "length"},
-            "cut short: ran out of tokens; allow more (max_tokens)",
+            "cut short: ran out of tokens; raise max_tokens",
         ),
         ({"finish_reason": "content_filter"}, "refused: by a content filter"),
         ({"message": {"role": "assistant", "content": None, "refusal": "No."}}, "refused: No."),
         ({"message": None}, "no answer: the server sent no message"),
         (
             {"message": {"role": "assistant", "content": "", "reasoning_content": "Is it Good?"}},
-            "empty answer: nothing but thoughts",
+            "empty answer: only reasoning",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def test_the_branch_follows_the_reply_and_the_end_follows_the_talk() -> None:
     [
         (("id = ", "name = "), "situation 1: "),
         (('heard = "', 'heard = "" # '), "situation 1: an empty text"),
-        (("afraid-stairwell", "angry-credit"), "situation 2: id: 'angry-credit' is taken"),
+        (("afraid-stairwell", "angry-credit"), "situation 2: id: 'angry-credit' is a duplicate"),
         (("[[situations]]", "[[others]]"), "no situations; write each in a table [[situations]]"),
     ],
 )

@@ -82,7 +82,7 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"{MODEL}[outputs]\njunti = 'x'", "n.toml: outputs.junti: unknown; known: junit, github"),
         (f"{MODEL}[gates]\ndrop = 5", "n.toml: gates: unknown gate 'drop'; known: good_share_drop"),
         (f"{MODEL}temprature = 1", "n.toml: models, number 1: temprature: unknown key"),
-        (f"{MODEL}{MODEL}", "n.toml: models, number 2: the name 'm' is taken"),
+        (f"{MODEL}{MODEL}", "n.toml: models, number 2: the name 'm' is a duplicate"),
         ("[[models]]\nresponses = 'r.jsonl'", "n.toml: models, number 1: name: field required"),
         ("[[models]]\nname='a'\nresponses='r'\nmodel='b'", "model: unknown with responses; known: name"),
         (f"limit = 0\n{MODEL}", "n.toml: limit: input should be greater than or equal to 1"),
@@ -95,7 +95,7 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"baseline = '../x'\n{MODEL}", "n.toml: baseline: '../x' is not a valid name"),
         ("models = [", "n.toml: not TOML"),
         (f"turns = 3\nunit = 'reply'\n{MODEL}", "unit: must be conversation with turns"),
-        (f"turns = 30\n{MODEL}", "has words for 8 turns"),
+        (f"turns = 30\n{MODEL}", "has text for 8 turns"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:

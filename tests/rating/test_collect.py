@@ -125,7 +125,7 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in (*files, "twice.json")]
     refused = run("rate", "collect", folder, *paths, code=2).stderr
     for said in (
-        "foreign.json: of another plan",
+        "foreign.json: from another plan",
         "edited.json: rating 2: key: ",
         "beyond.json: rating 1: place: ",
         "holes.json: rating 1: place: ",
@@ -272,7 +272,7 @@ def test_a_sheet_comes_back_through_a_spreadsheet(tmp_path: Path) -> None:
     refused = run("rate", "collect", folder, save("bad.csv"), code=2).stderr
     for said in (
         "bad.csv:2: response: edited",
-        "bad.csv:3: rating: 'excellent' is none of Bad, Okay, Good",
+        "bad.csv:3: rating: 'excellent' is not one of Bad, Okay, Good",
         "bad.csv:4: task: not one of this plan",
         "bad.csv:5: task: edited",
     ):

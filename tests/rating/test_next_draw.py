@@ -126,7 +126,7 @@ def test_what_cannot_be_drawn_names_the_way_out() -> None:
     with pytest.raises(UserError, match="pass the plan's files"):
         draw_next(plan, [replace(item, id=f"x{item.id}", response="x") for item in replies], each=5)
     other = [replace(item, response="other") for item in replies]
-    with pytest.raises(UserError, match="it judged 0 of these 24"):
+    with pytest.raises(UserError, match="it scored 0 of these 24"):
         draw_next(plan, replies, judged(other), each=5)
 
 
@@ -142,7 +142,7 @@ def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     write_rows(file, rows_of(made_replies(300, PAIR)))
     run("rate", "plan", file, "--people", 6, "--each", 23, "--out", folder)
     said = run("rate", "status", folder)
-    assert said.output.startswith("0 of 120 ratings by 0 of 6 people") and "rate open" in said.output
+    assert said.output.startswith("0 of 120 ratings by 0 of 6 raters") and "rate open" in said.output
     good = {"quorvex-large": 0.3, "blimtar-7b": 0.6}
     rate_all(folder, read_plan(folder), good)
     said = run("rate", "status", folder)

@@ -81,7 +81,7 @@ def test_models_without_common_prompts_are_still_seen_alike_and_that_is_said() -
         replace(item, prompt=f"{item.prompt} Says {item.model}.") for item in made_replies(30, NAMES[:2])
     ]
     drawn = draw_plan(apart, people=4, each=20, seed=0)
-    assert any("not on the same prompts" in note for note in drawn.notes)
+    assert any("on different prompts" in note for note in drawn.notes)
     for token in drawn.plan.raters:
         assert sorted(count_models(drawn.plan, token).values()) == [8, 9]
     uneven = [*apart, replace(apart[0], id="more", prompt="Another.")]
@@ -119,7 +119,7 @@ def test_replies_that_name_their_model_are_told_of() -> None:
 
 
 def test_what_cannot_be_a_plan_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no reply"):
+    with pytest.raises(UserError, match="no replies"):
         draw_plan([], people=2, each=20, seed=0)
     with pytest.raises(UserError, match="5 or more"):
         draw_plan(made_replies(), people=2, each=4, seed=0)

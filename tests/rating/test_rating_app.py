@@ -196,7 +196,7 @@ def test_whole_conversations_are_rated(tmp_path: Path, shape: str) -> None:
     write_rows(file, [row for model in NAMES[:2] for n in range(12) for row in rows(model, n)])
     words = ["rate", "plan", str(file), "--people", "4", "--each", "8", "--out", str(folder)]
     done = CliRunner().invoke(cli.main, words)
-    assert "4 people rate 8 conversations each, in about 2 min" in done.stdout, done.output
+    assert "4 raters rate 8 conversations each, in about 2 min" in done.stdout, done.output
     with serving_plan(folder) as client:
         token = next(iter(read_plan(folder).raters))
         page, state = client.get(f"/r/{token}").text, client.get(f"/r/{token}/state").json()

@@ -17,7 +17,7 @@ def test_progress_estimates_each_network_on_its_own(
             on_step(done, total)
     assert capsys.readouterr().err.splitlines() == [
         "training epitome (1 of 7)",
-        "epitome (1 of 7), network 1: 60 of 100 examples, about 8 s to go",
-        "epitome (1 of 7), network 2: 15 of 50 examples, about 35 s to go",
-        "epitome (1 of 7), network 2: 25 of 50 examples, about 25 s to go",
+        "epitome (1 of 7), network 1: 60 of 100 examples, about 8 s left",
+        "epitome (1 of 7), network 2: 15 of 50 examples, about 35 s left",
+        "epitome (1 of 7), network 2: 25 of 50 examples, about 25 s left",
     ]
