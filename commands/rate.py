@@ -400,7 +400,7 @@ def next_replies(
     reply_columns: Columns,
     as_json: bool,
 ) -> None:
-    """Add replies to a plan, or raters.
+    """Add replies or raters to a plan.
 
     FILES are the files of the plan. If you add the file of a new model, its replies to prompts in the plan
     come first. Links, pages and ratings stay valid. Replies are drawn with known probabilities, by which

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 @click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
 @column_options
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the intervals."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed for the intervals."
 )
 @click.option(
     "--calibration",

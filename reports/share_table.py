@@ -146,7 +146,7 @@ def _describe_margin(summary: RunSummary) -> list[str]:
     if all(model.corrected is None for model in models):
         if summary.unit == CONVERSATION:
             return [CAVEAT[summary.unit]]
-        return [f"% of {noun} by the judge alone; the intervals do not include the judge's errors."]
+        return [f"% of {noun}, as the judge labels them; the 95% CI does not include the judge's errors."]
     lines = [f"Estimated human ratings, % of {noun}."]
     rated = [model.name for model in models if model.is_rated]
     unrated = {name: share for name, share in shares.items() if name not in rated}

@@ -95,7 +95,7 @@ def device_option(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(["auto", "cpu", "cuda"]),
         callback=choose,
         expose_value=False,
-        help="Device of classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
+        help="Device for classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
     )
     return option(command)
 
