@@ -119,7 +119,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     {'a': [1, 'x']}
     >>> parse_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    server.http_errors.RequestRefused: not JSON that can be read: the key 'a' stands twice in one object
+    server.http_errors.RequestRefused: not JSON that can be read: the key 'a' occurs twice in one object
     """
     try:
         content = parse_json(body.decode("utf-8"))

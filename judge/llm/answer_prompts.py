@@ -189,7 +189,7 @@ def read_response(body: Mapping[str, Any]) -> dict[str, str]:
     >>> read_response({"choices": [{"message": {"content": "<think>Hm.</think> How lovely!"}}]})
     {'response': 'How lovely!'}
     >>> read_response({"choices": [{"message": {"content": "How lov"}, "finish_reason": "length"}]})
-    {'failed': 'cut short: ran out of tokens; allow more (max_tokens)', 'raw': 'How lov'}
+    {'failed': 'cut short: ran out of tokens; raise max_tokens', 'raw': 'How lov'}
     """
     message = read_message(body)
     if message is None:

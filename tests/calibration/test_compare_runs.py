@@ -275,7 +275,7 @@ def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> Non
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no finished run here"):
         ask(run, tmp_path / "empty")
-    with pytest.raises(UserError, match="runs, or one file of ratings"):
+    with pytest.raises(UserError, match="runs or one file of ratings"):
         ask(run, tmp_path / "ratings.csv")
 
 

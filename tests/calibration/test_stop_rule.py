@@ -34,7 +34,7 @@ def test_a_large_difference_is_settled_and_ratings_run_out_on_none() -> None:
     assert str(wide) == "settled: similar within 60 points"
     early = standing(ratings_of(replace(SMALL, gap=0.3, taste=0.0), share=0.25), "A", "B")
     assert early.verdict == "inconclusive" and early.more is not None
-    assert str(early) == f"about {early.more} more"
+    assert str(early).startswith(f"about {early.more} more")
     assert early.difference.interval is not None
 
 

@@ -89,7 +89,7 @@ def test_study_files_that_disagree_are_reported(tmp_path):
     assert imported.set_aside == (
         SetAside("dataset_and_ratings.csv:2", "id: 'd1/human' is already at dataset.csv:2"),
         SetAside(
-            "dataset_and_ratings.csv:2", "rating: 'r0' rated 'd1/human' on 'empathy' at dataset.csv:2 already"
+            "dataset_and_ratings.csv:2", "rating: 'r0' rated 'd1/human' on 'empathy' already at dataset.csv:2"
         ),
     )
 

@@ -113,10 +113,10 @@ def test_charts_have_every_night_its_interval_and_the_planted_regression(site: P
     ]
     assert all(re.match(r"\d\d\.\d \[\d\d\.\d, \d\d\.\d\]", told) for _, told in charts[1])
     assert text.count("new judge prompted v2") == len(charts)
-    assert "dashed: as judged" in text
+    assert "dashed: uncorrected" in text
     other = (site / f"model-{slug('cyd')}.html").read_text(encoding="utf-8")
     assert SAID not in other
-    assert "dashed: as judged" not in other, "no correction is known for it"
+    assert "dashed: uncorrected" not in other, "no correction is known for it"
 
 
 def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site: Path) -> None:

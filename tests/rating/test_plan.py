@@ -121,7 +121,7 @@ def test_replies_that_name_their_model_are_told_of() -> None:
 def test_what_cannot_be_a_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no replies"):
         draw_plan([], people=2, each=20, seed=0)
-    with pytest.raises(UserError, match="5 or more"):
+    with pytest.raises(UserError, match="at least 5"):
         draw_plan(made_replies(), people=2, each=4, seed=0)
     with pytest.raises(UserError, match="`rate plan` makes one"):
         read_plan(tmp_path)
