@@ -85,6 +85,7 @@ def calibrate(
     from calibration.shares.transport import LEAST_MODELS
     from data.files import disk_errors
     from data.judgments import is_judgment_table, judged_dimension
+    from data.rating_files.sheet import read_sheet
     from data.records import LABELS
     from data.runs import read_manifest
     from judge.base import DEFAULT
@@ -101,6 +102,7 @@ def calibrate(
     files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
     runs = [path for path in judged if path not in files]
     if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
+        read_sheet(ratings, replace(reading, dimension=dimension))  # a wrong scale is found before any call
         scored = score_files(
             files,
             judges=judges,

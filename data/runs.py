@@ -19,8 +19,8 @@ import os
 import shutil
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -255,10 +255,13 @@ class Run:
 
 
 @contextmanager
-def open_run(folder: Path, plan: RunPlan, *, name: str = "judgments") -> Iterator[Run]:
-    """Start a run in `folder`, or take up the one that is there; `name` is what it makes.
+def open_run(
+    folder: Path, plan: RunPlan, *, name: str = "judgments", known: Path | None = None
+) -> Iterator[Run]:
+    """Start a run in `folder`, or resume the one that is there; `name` is what it makes.
 
-    Refused when the folder holds another run or other files, or when another process is at work in it.
+    A new run starts with the judgments in the file `known`. Refused when the folder holds another run or
+    other files, or when another process is at work in it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -279,6 +282,8 @@ def open_run(folder: Path, plan: RunPlan, *, name: str = "judgments") -> Iterato
                 )
             else:
                 write_object(folder / "plan.json", asdict(plan))
+                if known:
+                    (folder / "journal.jsonl").write_bytes(known.read_bytes())
             (folder / "manifest.json").unlink(missing_ok=True)
             run = Run(folder, name=name)
         try:
@@ -296,6 +301,7 @@ def run_all(
     conclude: Callable[[Run], tuple[Mapping[str, Any], Mapping[str, Any] | None]],
     is_enough: Callable[[Mapping[str, Any]], bool] = lambda manifest: True,
     name: str = "judgments",
+    known: Path | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> FinishedRun:
     """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
@@ -314,13 +320,24 @@ def run_all(
         done += 1
         on_progress(done, max(done, total))
 
-    with open_run(folder, plan, name=name) as run:
+    with open_run(folder, plan, name=name, known=known) as run:
         asked = ask(run, count_one)
         run.write_judgments()
         concluded, summary = conclude(run)
         manifest = {**asdict(plan), **concluded}
         run.finish(summary=summary, manifest=manifest)
     return FinishedRun(folder=folder, manifest=manifest, asked=asked)
+
+
+def find_known(folder: Path, plan: ScorePlan) -> Path | None:
+    """Return the judgments of a finished run beside it that differs by its calibration alone."""
+    for path in sorted(folder.parent.glob("*/plan.json")):
+        with suppress(UserError):  # another run that cannot be read
+            other = read_object(path)
+            same = replace(plan, calibration=other.get("calibration"))
+            if path.parent != folder and other == asdict(same) and find_manifest(path.parent, same):
+                return path.parent / "judgments.jsonl"
+    return None
 
 
 def discard_run(folder: Path) -> None:

@@ -25,7 +25,16 @@ from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
-from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_manifest, read_summary, run_all
+from data.runs import (
+    FinishedRun,
+    OnProgress,
+    Run,
+    ScorePlan,
+    find_known,
+    read_manifest,
+    read_summary,
+    run_all,
+)
 from data.storage import (
     Columns,
     Remote,
@@ -294,6 +303,7 @@ def score_file(
         ask=ask,
         conclude=conclude,
         is_enough=is_enough,
+        known=find_known(folder, plan) if out is None else None,
         on_progress=on_progress or (lambda done, total: None),
     )
     return SummarizedRun(

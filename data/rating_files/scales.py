@@ -110,7 +110,7 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
     'thumbs'
     >>> find_scale([1, 4, 5, 2, 3], column="rating", declared=None)
     Traceback (most recent call last):
-    data.errors.UserError: rating: numbers from 1 to 5, outside the default scale 1 to 3 (Bad, Okay, Good); ...
+    data.errors.UserError: rating: numbers from 1 to 5, outside the default scale 1 to 3 ...
     """
     if declared is not None:
         return RatingScale(kind="labels" if tuple(declared) == LABELS else "scale", levels=tuple(declared))

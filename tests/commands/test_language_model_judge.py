@@ -216,6 +216,9 @@ def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: Scripte
     with ScriptedServer(lambda call: read_label(call, logprobs=True)) as local:
         judges = ("--judge", "length", "--judge", "openai:gpt-4o-mini", "--judge", f"{local.base_url}#tiny")
         words = ("calibrate", *judges, "replies.jsonl", "ratings.jsonl", "--out", "out")
+        write_rows(Path("stars.jsonl"), [{**row, "rating": 5} for row in ratings])
+        assert run("calibrate", *judges, "replies.jsonl", "stars.jsonl").exit_code == 2
+        assert not openai.calls and not local.calls, "a wrong scale is found before any call"
         short = run(*words, "--max-cost", 0.001)
         assert short.exit_code == 5 and "Finished judgments are saved" in short.stderr
         assert run(*words).exit_code == 0
@@ -237,3 +240,6 @@ def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: Scripte
         assert run(*printed).exit_code == 0
         (report,) = Path("calibrations").glob("*/report.json")
         assert json.loads(report.read_text())["judge"]["name"] == "tiny"
+        calibration = report.with_name("calibration.json")
+        done = run("score", "replies.jsonl", *judges[-2:], "--calibration", calibration)
+        assert done.exit_code == 0 and len(local.calls) == 80, "another calibration judges nothing again"
