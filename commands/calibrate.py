@@ -102,7 +102,8 @@ def calibrate(
     files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
     runs = [path for path in judged if path not in files]
     if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
-        read_sheet(ratings, replace(reading, dimension=dimension))  # a wrong scale is found before any call
+        # Read before any call: a wrong scale is found in a second.
+        read_sheet(ratings, replace(reading, dimension=dimension or reading.dimension))
         scored = score_files(
             files,
             judges=judges,
