@@ -189,7 +189,7 @@ def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, serv
         "I am so sorry.",
         "Get over it.",
     ]
-    assert "Reply A scores higher, 2.46 against 1.95." in result.inner_text()
+    assert "Reply A scores higher, 2.46 vs. 1.95." in result.inner_text()
     for said in ("Both replies score 2.46.", "One of the replies has no score"):
         page.keyboard.press("Control+Enter")
         page.locator(".winner", has_text=said).wait_for()
@@ -229,8 +229,8 @@ FAILURES = (
     (replied({"error": {"message": "queue is full"}}, 503), "Try again in a moment"),
     (replied({"error": {"message": "response: too long"}}, 422), "response: too long"),
     (replied("<html>", 502), "status 502"),
-    (replied({}), "cannot be read"),
-    (replied(answer(judgment("b"))), "cannot be read"),
+    (replied({}), "cannot read the server"),
+    (replied(answer(judgment("b"))), "cannot read the server"),
     (replied(answer(judgment("a", probabilities=None))), "cannot show the server"),
     (replied("", 302, Location="http://127.0.0.1:1/"), "did not answer"),
 )

@@ -45,7 +45,7 @@ def test_sigterm_finishes_what_was_taken(start: Start) -> None:
     assert process.wait(timeout=LONGEST) == 0
     assert process.stderr is not None
     said = process.stderr.read().splitlines()
-    assert said == [f"Next, try it on a page: open {url}"], "and not a word of any text"
+    assert said == [f"Next, to try it on a page: open {url}"], "and not a word of any text"
     with pytest.raises(httpx.ConnectError):
         get(f"{url}/health")
 
@@ -89,4 +89,4 @@ def test_more_come_at_once_than_files_may_be_open(start: Start) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=LONGEST) == 0
     assert process.stderr is not None
-    assert process.stderr.read().splitlines() == [f"Next, try it on a page: open {url}"], "no traceback"
+    assert process.stderr.read().splitlines() == [f"Next, to try it on a page: open {url}"], "no traceback"

@@ -148,7 +148,7 @@ def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
     assert len({row["batch"] for row in by_rater}) == 6 and len(by_rater) == 6 * 2 * 4
     for row in (*by_model, *by_rater):
         assert list(row["predictions"]) == [JUDGE, NO_CONTEXT, *BASELINES]
-        assert all(sum(parts) == pytest.approx(1, abs=1e-5) for parts in row["predictions"].values())
+        assert all(sum(parts) == pytest.approx(1, abs=2e-5) for parts in row["predictions"].values())
         assert row["predictions"][JUDGE] != row["predictions"][NO_CONTEXT]
     assert sum(row["protocol"] == RELEVANCE for row in rows) == len(by_rater)
 
