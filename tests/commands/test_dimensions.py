@@ -107,7 +107,7 @@ def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: Scri
     assert run("score", "replies.jsonl", "--judge", judge, "--out", "run").exit_code == 0
     told = calibrate()
     assert told.exit_code == 3, told.output
-    assert "Explorations is refused: with a weighted kappa of" in " ".join(told.stdout.split())
+    assert "Explorations cannot be calibrated: with a weighted kappa of" in " ".join(told.stdout.split())
     assert "counting words (" in " ".join(told.stdout.split())
     assert not Path("cal/calibration.json").exists()
     assert "is refused" in Path("cal/report.html").read_text()

@@ -84,7 +84,7 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
         least = 2 * 36 + 36 + 1
         tuned = optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least + 4))
         assert len(server.calls) <= least + 4
-        assert tuned.stopped == f"the {least + 4 - 36} calls is reached"
+        assert tuned.stopped == f"the limit of {least + 4 - 36} calls is reached"
         assert SECRET not in tuned.program.instructions, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
             optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
@@ -165,7 +165,7 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         assert re.search(r"agreement +\S+ .*1\.000", done.stdout), done.output
         saved = json.loads(out.read_text(encoding="utf-8"))["about"]
         assert f"{saved['calls']:,} calls, 0.0000 USD" in done.stdout
-        assert "asking about 36 held-out replies" in done.stderr
+        assert "scoring 36 held-out replies" in done.stderr
         assert saved["judge"]["model"] == "m"
         config.write_text(config.read_text() + f'program = "{out}"\n')
         judge = load_judge(str(config))

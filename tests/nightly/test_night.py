@@ -173,7 +173,7 @@ def test_a_spent_purse_ends_a_model_and_more_money_goes_on(world: World) -> None
     )
     ran = live(world, "2026-12-01")
     assert ran.exit_code == 5
-    assert "budget of USD 0.1 is spent" in ran.record.failed["ann"]
+    assert "the budget of USD 0.1 is reached" in ran.record.failed["ann"]
     answered = world.asked["ann"]
     assert 0 < answered < PROMPTS
     path.write_text(path.read_text().replace("max_cost = 0.1", "max_cost = 9"))
