@@ -86,7 +86,7 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
         assert len(server.calls) <= least + 4
         assert tuned.stopped == f"the limit of {least + 4 - 36} calls is reached"
         assert SECRET not in tuned.program.instructions, "no candidate was asked about every reply"
-        with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
+        with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least} calls;"):
             optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
 
 
