@@ -32,10 +32,7 @@ GROUPS = {
         "dashboard": "commands.nightly:dashboard",
         "history": "commands.nightly:history",
     },
-    "Make judges": {
-        "train": "commands.train:train",
-        "optimize": "commands.train:optimize",
-    },
+    "Make judges": {"train": "commands.train:train", "optimize": "commands.train:optimize"},
     "Other": {
         "import": "commands.import_data:import_",
         "serve": "commands.serve:serve",

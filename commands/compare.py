@@ -15,6 +15,7 @@ from commands.shared.options import (
     column_options,
     complete_calibration,
     complete_judge,
+    margin_option,
     reading_words,
     say_next,
     say_notes,
@@ -75,13 +76,7 @@ if TYPE_CHECKING:
     shell_complete=complete_calibration,
     help="Calibration that corrects the shares, or none.  [default: the one of the runs]",
 )
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, max=100, min_open=True),
-    default=5.0,
-    show_default=True,
-    help="Smallest relevant difference, in percentage points (Good share).",
-)
+@margin_option
 @click.option(
     "--check",
     is_flag=True,

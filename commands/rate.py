@@ -13,6 +13,7 @@ from commands.shared.options import (
     RATING_PLAN,
     READING_REPLIES,
     column_options,
+    margin_option,
     reading_words,
     say,
     say_next,
@@ -288,13 +289,7 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
 @rate.command()
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, max=100, min_open=True),
-    default=5.0,
-    show_default=True,
-    help="Smallest relevant difference, in percentage points (Good share).",
-)
+@margin_option
 @click.option("--baseline", metavar="MODEL", help="Compare with this model only.  [default: every two]")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str | None, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, complete_judge, interruptible, say_next
+from commands.shared.options import FILE, complete_judge, interruptible, max_cost_option, say_next
 
 EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
 
@@ -25,12 +25,7 @@ EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
     metavar="N",
     help="Make about N judgments instead of about 4,000, to limit the cost.",
 )
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0),
-    metavar="USD",
-    help="Spending limit in USD. Run the command again to resume.",
-)
+@max_cost_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")

@@ -19,6 +19,7 @@ from commands.shared.options import (
     complete_judge,
     device_option,
     interruptible,
+    max_cost_option,
     reading_words,
     say,
     say_next,
@@ -65,12 +66,7 @@ if TYPE_CHECKING:
     shell_complete=complete_calibration,
     help="Calibration file from `calibrate`, or none.  [default: the judge's own]",
 )
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0),
-    metavar="USD",
-    help="Spending limit in USD. Run the command again to resume.",
-)
+@max_cost_option
 @click.option(
     "--batch",
     is_flag=True,
@@ -180,10 +176,7 @@ def score(
     spent = partial(spent_by, judge) if endpoints_of(judge) else lambda: 0.0
     again: dict[str, Any] = {}
     try:
-        with (
-            interruptible("finished judgments are saved") as again,
-            progress(spent=spent) as on_progress,
-        ):
+        with interruptible("finished judgments are saved") as again, progress(spent=spent) as on_progress:
             scored = score_file(
                 source,
                 judge=judge,
@@ -203,13 +196,7 @@ def score(
             say_next(f"in an hour or more: {command_line(ctx, out=again['out'])}")
         ctx.exit(pending.exit_code)
     explanations = explain_responses(to_explain, judge, scored.folder)
-    print_scored(
-        scored,
-        as_json=as_json,
-        limit=limit,
-        explanations=explanations,
-        is_verbose=verbose,
-    )
+    print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
     if html:
         _write_conversations(html, source, scored)
     code = 0 if scored.summary.judged or scored.summary.flagged["count"] else OperationalError.exit_code

@@ -272,13 +272,7 @@ def _px(place: float) -> str:
 SQUARE_LEFT, SQUARE_TOP, SQUARE = 40, 10, 232  # the place and size of a reliability diagram, in pixels
 
 
-def reliability(
-    curve: Sequence[tuple[float, Estimate]],
-    *,
-    name: str,
-    title: str,
-    description: str,
-) -> str:
+def reliability(curve: Sequence[tuple[float, Estimate]], *, name: str, title: str, description: str) -> str:
     """Draw the observed frequency over the predicted probability; on the diagonal the two are the same."""
     end, floor = SQUARE_LEFT + SQUARE, SQUARE_TOP + SQUARE
 

@@ -49,11 +49,7 @@ class JudgedConversation:
 
 
 def conversation_page(
-    judged: Sequence[JudgedConversation],
-    *,
-    verdict: Sequence[str],
-    notes: Sequence[str] = (),
-    foot: str = "",
+    judged: Sequence[JudgedConversation], *, verdict: Sequence[str], notes: Sequence[str] = (), foot: str = ""
 ) -> Page:
     """Make the page: what is said of the models, a table of all, and the conversations one by one."""
     ordered = sorted(

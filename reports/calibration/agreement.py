@@ -78,11 +78,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         title="Agreement, with ceiling and baselines",
         short="Agreement",
         text=tuple(_describe_ceiling(report)),
-        key=(
-            ("judge", "the judge"),
-            ("rival", "a baseline"),
-            ("people", "a person"),
-        ),
+        key=(("judge", "the judge"), ("rival", "a baseline"), ("people", "a person")),
         figures=tuple(figures),
         tables=tuple(tables),
         notes=(
@@ -101,11 +97,7 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     for baseline in report.baselines:
         yield RIVALS.get(baseline.name, baseline.name), "rival", baseline.metrics
     if not ceiling.not_identifiable:
-        yield (
-            "a person",
-            "people",
-            {**report.runs[-1].metrics, "alpha_ordinal": ceiling.alpha_ordinal},
-        )
+        yield ("a person", "people", {**report.runs[-1].metrics, "alpha_ordinal": ceiling.alpha_ordinal})
 
 
 def _clusters(report: CalibrationReport) -> str:

@@ -135,11 +135,7 @@ def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
     answers = {
         "Can I use it?": [_say_use(report), say_ceiling(report)],
         "For which models?": [_say_models(report)],
-        "Where does it fail?": [
-            _say_levels(report),
-            _say_bias(report),
-            _say_missing(report),
-        ],
+        "Where does it fail?": [_say_levels(report), _say_bias(report), _say_missing(report)],
         "What next?": _next_steps(report),
     }
     return [(question, " ".join(filter(None, said))) for question, said in answers.items() if any(said)]

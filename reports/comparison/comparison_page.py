@@ -395,10 +395,7 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     if all(pair.how == "judge" for pair in pairs):
         del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference
     return table_of(
-        pairs,
-        columns,
-        caption="Differences in points, with 95% CI",
-        words=frozenset({0, len(columns) - 1}),
+        pairs, columns, caption="Differences in points, with 95% CI", words=frozenset({0, len(columns) - 1})
     )
 
 
