@@ -136,9 +136,9 @@ class Commands(click.Group):
 def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
     """This version, and those of the judges that came with it."""
     if is_asked and not ctx.resilient_parsing:
-        from commands.shared.checks import shipped_versions
+        from commands.shared.checks import shipped_version
 
-        click.echo("\n".join([f"empathy-judge, version {VERSION}", *shipped_versions()]))
+        click.echo(f"empathy-judge, version {VERSION}\n{shipped_version()}")
         ctx.exit()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -144,7 +144,8 @@ def compare(
     from reports.rated_models_page import rated_models_page
     from reports.terminal import print_page, working
 
-    files = _score_files(runs, reply_columns, judge_name, calibration, skip_invalid=reading.skip_invalid)
+    skip = reading.skip_invalid
+    files = _score_files(runs, judge_name, columns=reply_columns, calibration=calibration, skip_invalid=skip)
     request = ComparisonRequest(
         paths=files.runs if files else runs,
         baselines=baselines,
@@ -224,14 +225,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     say_next("to see it as a page", "compare", *runs, *options, *page)
 
 
-def _score_files(
-    paths: Sequence[Path],
-    columns: Columns,
-    judge_name: str | None,
-    calibration: str | None,
-    *,
-    skip_invalid: bool,
-) -> "ScoredFiles | None":
+def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) -> "ScoredFiles | None":
     """Score the files of replies among the arguments; None where there are none."""
     from data.rating_files.sheet import is_rating_table
     from judge.scoring import score_files
@@ -242,16 +236,8 @@ def _score_files(
         return None
     if tables:
         raise UserError(f"{tables[0]}: ratings, and the others are not; give them with --ratings")
-
-    return score_files(
-        paths,
-        judges=[judge_name] if judge_name else [],
-        columns=columns,
-        calibration=calibration,
-        skip_invalid=skip_invalid,
-        watch=watch_scoring,
-        on_read=say_notes,
-    )
+    judges = [judge_name] if judge_name else []
+    return score_files(paths, judges=judges, watch=watch_scoring, on_read=say_notes, **options)
 
 
 def _find_examples(compared: "ComparedRuns", sources: "Sequence[Source]") -> "dict[str, Exchange]":

@@ -52,7 +52,6 @@ def robustness(
       empathy-judge robustness classifier --out robust
       empathy-judge robustness prompted.toml --sample 300 --max-cost 1
     """
-    from data.files import disk_errors
     from data.storage import check_source, find_sources
     from data.tables import SAMPLE_RESPONSES, read_exchanges
     from judge.base import load_judge
@@ -74,11 +73,8 @@ def robustness(
     ):
         ask = judge_saved(judge, on_progress=on_progress)
         result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)
-    page, written = robustness_page(result), list[Path]()
-    if out:
-        with disk_errors(out):
-            out.mkdir(parents=True, exist_ok=True)
-        written = write_page(page, result.as_dict(), out)
+    page = robustness_page(result)
+    written = write_page(page, result.as_dict(), out) if out else []
     if as_json:
         print(json.dumps(result.as_dict(), indent=1, allow_nan=False))
     else:

@@ -170,9 +170,7 @@ def score(
         raise UserError("--html shows whole conversations: give --unit conversation, or leave it out")
     to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     limit_cost(judge, max_cost)
-    chosen = _choose_engine(
-        engine, judge, judge_name, workers=workers, max_cost=max_cost, batch=batch, wait=wait
-    )
+    chosen = _choose_engine(judge, **ctx.params)
     spent = partial(spent_by, judge) if endpoints_of(judge) else lambda: 0.0
     again: dict[str, Any] = {}
     try:
@@ -254,14 +252,7 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
 
 def _choose_engine(
-    engine: str,
-    judge: "Judge",
-    named: str,
-    *,
-    workers: int | None,
-    max_cost: float | None,
-    batch: bool,
-    wait: bool,
+    judge: "Judge", *, engine: str, workers: int | None, max_cost: float | None, batch: bool, **options: Any
 ) -> Callable[..., int]:
     """What takes the exchanges past the judge; options that do not go together are refused."""
     from judge.engine import score_exchanges
@@ -271,7 +262,7 @@ def _choose_engine(
     if engine == "plain" and workers is not None:
         raise UserError("--workers: only with --engine ray")
     if engine == "plain":
-        return partial(score_batch, wait=wait) if batch else score_exchanges
+        return partial(score_batch, wait=options["wait"]) if batch else score_exchanges
     if judge.unit == "conversation":
         raise UserError("--engine ray: only for replies; use --engine plain for conversations")
     if batch:
@@ -287,4 +278,4 @@ def _choose_engine(
     from judge.ray_engine import score_ray
 
     default = 1 if DEVICE.get() == CUDA else os.cpu_count() or 1
-    return partial(score_ray, named=named, workers=workers or default)
+    return partial(score_ray, named=options["judge_name"], workers=workers or default)
