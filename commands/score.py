@@ -31,7 +31,6 @@ from data.errors import OperationalError, UserError
 from data.storage import Columns
 
 if TYPE_CHECKING:
-    from data.storage import Source
     from judge.base import Judge
     from judge.scoring import SummarizedRun
 
@@ -196,7 +195,11 @@ def score(
     explanations = explain_responses(to_explain, judge, scored.folder)
     print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
     if html:
-        _write_conversations(html, source, scored)
+        from data.files import write_texts
+        from reports.conversation_page import conversation_page
+        from reports.html import as_page
+
+        write_texts({html.name: as_page(conversation_page(source, scored))}, html.parent)
     code = 0 if scored.summary.judged or scored.summary.flagged["count"] else OperationalError.exit_code
     if as_json:
         ctx.exit(code)
@@ -208,23 +211,6 @@ def score(
     else:
         _say_next(ctx, scored)
     ctx.exit(code)
-
-
-def _write_conversations(html: Path, source: "Source", scored: "SummarizedRun") -> None:
-    """The page of the conversations that were judged."""
-    from data.files import write_texts
-    from reports.conversation_page import conversation_page, read_judged, say_levels
-    from reports.html import as_page
-
-    summary = scored.summary
-    levels = say_levels(summary)
-    page = conversation_page(
-        read_judged(source, scored.judgments()),
-        verdict=levels,
-        notes=[line for line in summary.caveats if line not in levels],
-        foot=f"Judged by {summary.judge} {summary.version}.",
-    )
-    write_texts({html.name: as_page(page)}, html.parent)
 
 
 def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:

@@ -39,10 +39,7 @@ def robustness_page(found: Robustness) -> Page:
         verdict=_summary(found),
         sections=(
             Section(
-                name="targets",
-                title="Targets",
-                short="Targets",
-                tables=(_checks(found.targets, "Targets; shares in %"),),
+                name="targets", title="Targets", tables=(_checks(found.targets, "Targets; shares in %"),)
             ),
             _families_section(found),
             _effects_section(found),
@@ -99,7 +96,6 @@ def _families_section(found: Robustness) -> Section:
     return Section(
         name="families",
         title="Included replies, rewritten: unkind ones turned Good, kind ones turned Bad",
-        short="Families",
         tables=(
             table_of(
                 (found.overall, found.test_only, *found.families),

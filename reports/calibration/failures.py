@@ -29,7 +29,6 @@ def bias_section(report: CalibrationReport) -> Section | None:
     return Section(
         name="bias",
         title="Biases, and what was detectable",
-        short="Bias",
         text=(
             f"Is the judge's error larger for some {NOUNS[report.judge.unit]} than for others? Each effect is"
             " in points of score. The gray band shows effects that are too small to be detected with 80% "
@@ -95,7 +94,7 @@ def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[
                 name=_about(item),
                 figure=number(item.effect.value, 2, sign=True),
                 marks=(mark("found" if item.verdict == "found" else "raw", item.effect),),
-                band=_undetected(item),
+                band=(-item.detectable, item.detectable) if isfinite(item.detectable) else None,
             )
             for item in findings
         ],
@@ -108,11 +107,6 @@ def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[
         reference=0.0,
         domain=domain,
     )
-
-
-def _undetected(finding: Finding) -> tuple[float, float] | None:
-    """Return the ends between which an effect is not detectable."""
-    return (-finding.detectable, finding.detectable) if isfinite(finding.detectable) else None
 
 
 def _outcome(finding: Finding) -> str:
@@ -133,7 +127,6 @@ def disagreements_section(report: CalibrationReport) -> Section | None:
     return Section(
         name="disagreements",
         title="The worst disagreements",
-        short="Disagreements",
         text=(
             f"{NOUNS[report.judge.unit].capitalize()} with the highest judge probability for a label other "
             "than the human one. Some are errors of the judge, some of the rater. "

@@ -44,7 +44,6 @@ def models_section(report: CalibrationReport) -> Section:
     return Section(
         name="models",
         title=f"Corrected {'shares' if report.data.has_shares else 'mean'} of each model",
-        short="Models",
         text=tuple(text),
         key=(
             ("judge", "corrected, with its 95% CI"),

@@ -182,12 +182,8 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
                 examples=examples,
             )
         )
-    sections.append(
-        Section(name="next", title="What to do next", short="Next", points=tuple(next_steps(compared)))
-    )
-    sections.append(
-        Section(name="notes", title="How to read this", short="Notes", points=(*notes(compared), BASES_NOTE))
-    )
+    sections.append(Section(name="next", title="What to do next", points=tuple(next_steps(compared))))
+    sections.append(Section(name="notes", title="How to read this", points=(*notes(compared), BASES_NOTE)))
     names = f"{compared.pairs[0].one} and {compared.pairs[0].other}"
     return Page(
         kind="Comparison",
@@ -304,16 +300,9 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
         return
     lines = []
     for pair in pairs:
-        marks = [mark("judge", pair.judge)]
-        if pair.shares and pair.how != "judge":
-            marks.insert(0, mark("people", pair.good))
-        lines.append(
-            Line(
-                name=f"{pair.one} \N{EN DASH} {pair.other}",
-                figure=signed(pair.good.value) if pair.shares else UNDEFINED,
-                marks=tuple(marks),
-            )
-        )
+        people = () if pair.how == "judge" else (mark("people", pair.good),)
+        name, figure = f"{pair.one} \N{EN DASH} {pair.other}", signed(pair.good.value)
+        lines.append(Line(name=name, figure=figure, marks=(*people, mark("judge", pair.judge))))
     yield dot_plot(
         "Difference of the Good shares, points",
         lines,
@@ -342,9 +331,7 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
                 continue
             yield Example(
                 title=f"{pair.one if gap.gap > 0 else pair.other} ahead by {abs(gap.gap):.2f}",
-                facts=(),
                 prompt=one.prompt,
-                response=None,
                 replies=(
                     (f"{pair.one}: {gap.scores[0]:.2f}", one.response),
                     (f"{pair.other}: {gap.scores[1]:.2f}", other.response),
@@ -385,7 +372,7 @@ def _share(level: ComparedLevel, label: str) -> str:
 
 def _pairs(pairs: Sequence[Difference]) -> Table:
     columns: dict[str, Callable[[Difference], Any]] = {
-        "pair": _names,
+        "pair": lambda pair: f"{pair.one}\n\N{EN DASH} {pair.other}",
         "Good": lambda pair: points(pair.shares.get(GOOD), glue="\n"),
         "Bad": lambda pair: points(pair.shares.get("Bad"), glue="\n"),
         "Good by\nthe judge": lambda pair: points(pair.judge, glue="\n"),
@@ -397,7 +384,3 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     return table_of(
         pairs, columns, caption="Differences in points, with 95% CI", words=frozenset({0, len(columns) - 1})
     )
-
-
-def _names(pair: Difference) -> str:
-    return f"{pair.one}\n\N{EN DASH} {pair.other}"
