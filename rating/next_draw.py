@@ -194,8 +194,8 @@ def _add_models(
         chance |= mine
         read[token] = sorted(prompt for prompt in mine if len(replies.get(prompt, ())) == len(unrated))
     there = sorted({prompt for prompts in read.values() for prompt in prompts})
+    names = ", ".join(sorted(unrated))
     if not there:
-        names = ", ".join(sorted(unrated))
         raise UserError(
             f"rate next: {names} have no reply to a prompt of the plan; make a new plan with all models"
         )
@@ -213,7 +213,6 @@ def _add_models(
         token: [keys[item.id] for prompt in prompts if prompt in kept for item in replies[prompt].values()]
         for token, prompts in read.items()
     }
-    names = ", ".join(sorted(unrated))
     drawn = _extend(plan, new, keys, chances, added, rng)
     return replace(drawn, summary=f"{names}: on {len(kept)} prompts that are in the plan")
 

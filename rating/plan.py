@@ -30,6 +30,7 @@ REPEATS: Final = 1  # replies that a person rates twice
 WORDS_A_MINUTE: Final = 200  # that people read
 SECONDS_A_RATING: Final = 5.0  # to choose a label
 LEAST_EACH: Final = 5  # so that checks are not all that a person rates
+Texts = Mapping[str, Mapping[str, Any]]  # what raters read of each reply, by its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class Drawn:
     """A plan, the texts of replies that were drawn by their keys, a `summary` and `notes` for its maker."""
 
     plan: RatingPlan
-    texts: Mapping[str, Mapping[str, Any]]
+    texts: Texts
     summary: str = ""
     notes: tuple[str, ...] = ()
 
@@ -279,13 +280,12 @@ def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
 
 def write_plan(drawn: Drawn, folder: Path) -> None:
     """Write a plan's folder; the plan last, so that its presence means that the folder is whole."""
-    place = folder / PLAN_FILE
-    if place.exists():
+    if (folder / PLAN_FILE).exists():
         raise UserError(f"{folder}: has a plan already, which ratings may use; set another --out")
     replace_plan(drawn.plan, drawn.texts, folder)
 
 
-def replace_plan(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+def replace_plan(plan: RatingPlan, texts: Texts, folder: Path) -> None:
     """Write a plan over the one that is there, if any: its texts first."""
     place = folder / PLAN_FILE
     write_rows(folder / TEXTS_FILE, ({"key": key, **text} for key, text in texts.items()))

@@ -1,6 +1,6 @@
 """The page of judged conversations: each with the judge's curve over its turns, its best and worst reply."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,18 +34,12 @@ class JudgedConversation:
         return tuple(self.judgment.curve or ())
 
     @property
-    def worst(self) -> int | None:
-        """The place of its lowest reply, the first of several; none where all are alike."""
-        return self._first(min)
-
-    @property
-    def best(self) -> int | None:
-        """The place of its highest reply, the first of several; none where all are alike."""
-        return self._first(max)
-
-    def _first(self, choose: Callable[[list[float]], float]) -> int | None:
+    def extremes(self) -> tuple[int | None, int | None]:
+        """The places of its lowest and its highest reply, the first of several; none where all are alike."""
         scores = [score for score in self.curve if score is not None]
-        return self.curve.index(choose(scores)) if len(set(scores)) > 1 else None
+        if len(set(scores)) < 2:
+            return None, None
+        return self.curve.index(min(scores)), self.curve.index(max(scores))
 
 
 def conversation_page(source: Source, scored: SummarizedRun) -> Page:
@@ -118,8 +112,8 @@ def _table(ordered: Sequence[JudgedConversation]) -> Table:
             "score": lambda item: number(item.judgment.score),
             "first reply": lambda item: number(item.curve[0]) if item.curve else UNDEFINED,
             "last": lambda item: number(item.curve[-1]) if item.curve else UNDEFINED,
-            "lowest": lambda item: _extreme(item, item.worst),
-            "highest": lambda item: _extreme(item, item.best),
+            "lowest": lambda item: _extreme(item, item.extremes[0]),
+            "highest": lambda item: _extreme(item, item.extremes[1]),
         },
         caption="The lowest first; scores from 1 (Bad) to 3 (Good)",
         words=frozenset({0, 1, 3}),
@@ -159,7 +153,8 @@ def _card(number_: int, item: JudgedConversation) -> Example:
 def _curve(number_: int, item: JudgedConversation) -> str:
     if all(score is None for score in item.curve):
         return ""
-    marks = {item.best: ", its best", item.worst: ", its worst"}
+    worst, best = item.extremes
+    marks = {best: ", its best", worst: ", its worst"}
     chart = line_chart(
         "",
         [f"reply {place}" for place in range(1, len(item.curve) + 1)],
@@ -169,8 +164,8 @@ def _curve(number_: int, item: JudgedConversation) -> str:
         tick=lambda value: LABELS[round(value) - 1] if value == round(value) else "",
         show=lambda score: number(score.value),
         notes={place: text for place, text in marks.items() if place is not None},
-        flagged=() if item.worst is None else (item.worst,),
-        best=item.best,
+        flagged=() if worst is None else (worst,),
+        best=best,
         domain=(1.0, float(len(LABELS))),
     )
     return chart.svg
@@ -178,7 +173,8 @@ def _curve(number_: int, item: JudgedConversation) -> str:
 
 def _said(item: JudgedConversation) -> Iterator[Said]:
     """Every turn, the replies with their score."""
-    marks: Mapping[int | None, Look] = {item.worst: "worst", item.best: "best"}
+    worst, best = item.extremes
+    marks: Mapping[int | None, Look] = {worst: "worst", best: "best"}
     place = 0
     for turn in all_turns(item.exchange):
         if turn.speaker != LISTENER:

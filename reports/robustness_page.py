@@ -6,7 +6,7 @@ from math import isfinite
 
 from data.text import number, percent, show_estimate
 from judge.robustness.run import FamilyResult, Robustness, RobustnessCheck
-from reports.charts import Line, Look, dot_plot, mark, signed_tick
+from reports.charts import Line, Look, Mark, dot_plot, signed_tick
 from reports.page import Page, Section, Table, table_of
 
 KINDS = {
@@ -147,7 +147,7 @@ def _effects_section(found: Robustness) -> Section:
                     Line(
                         name=item.name,
                         figure=f"{number(item.figure.value, 2, sign=True)}, {item.result}",
-                        marks=(mark(RESULTS[item.result], item.figure),),
+                        marks=(Mark(RESULTS[item.result], item.figure),),
                         band=(item.least, item.most),
                     )
                     for item in found.effects

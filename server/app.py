@@ -328,14 +328,13 @@ def page_html(nonce: str) -> str:
 
 @cache
 def _page_parts() -> dict[str, str]:
-    ours = Path(__file__).parent / "templates"
+    def read(*names: str) -> str:
+        return "\n".join((Path(__file__).parent / "templates" / name).read_text("utf-8") for name in names)
+
     style = Path(*reports.__path__) / "templates" / "report.css"
-    files = {
-        "page": [ours / "try.html"],
-        "style": [style, ours / "try.css"],
-        "script": [ours / "try-result.js", ours / "try.js"],
+    return {
+        "page": read("try.html"),
+        "style": f"{style.read_text('utf-8')}\n{read('try.css')}",
+        "script": read("try-result.js", "try.js"),
+        "emotions": "".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS),
     }
-    texts = {
-        name: "\n".join(path.read_text(encoding="utf-8") for path in paths) for name, paths in files.items()
-    }
-    return texts | {"emotions": "".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS)}

@@ -7,8 +7,8 @@ from calibration.fit import CalibrationReport
 from data.records import NOUNS, PROMPT_NOUNS
 from data.text import AnyEstimate, money, number, show_estimate
 from reports.calibration.verdict import RIVALS, say_ceiling
-from reports.charts import Line, Look, dot_plot, mark, reliability
-from reports.page import Cell, Figure, Section, Table, row
+from reports.charts import Line, Look, Mark, dot_plot, reliability
+from reports.page import Cell, Section, Table, row
 
 METRIC_NAMES = {
     "qwk": "Weighted kappa, by label",
@@ -29,7 +29,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         dot_plot(
             METRIC_NAMES[metric],
             [
-                Line(name=name, figure=show_estimate(metrics[metric]), marks=(mark(look, metrics[metric]),))
+                Line(name=name, figure=show_estimate(metrics[metric]), marks=(Mark(look, metrics[metric]),))
                 for name, look, metrics in parties
                 if metric in metrics
             ],
@@ -191,17 +191,11 @@ def reliability_section(report: CalibrationReport) -> Section | None:
         ),
         key=(("judge", "the judge, 95% CI"), ("reference", "perfect calibration")),
         figures=(
-            Figure(
-                caption=f"Probability of {label}",
-                svg=reliability(
-                    [(item.predicted, item.observed) for item in found.curve],
-                    name="reliability-figure",
-                    title=f"Reliability of the probability of {label}",
-                    description="; ".join(
-                        f"predicted {100 * item.predicted:.0f}%, observed {100 * item.observed.value:.0f}%"
-                        for item in found.curve
-                    ),
-                ),
+            reliability(
+                f"Probability of {label}",
+                [(item.predicted, item.observed) for item in found.curve],
+                name="reliability-figure",
+                title=f"Reliability of the probability of {label}",
             ),
         ),
         tables=(

@@ -8,7 +8,7 @@ from calibration.bias.disagreements import Disagreement
 from calibration.fit import CalibrationReport
 from data.records import NOUNS
 from data.text import ends_of, listed, number, show_estimate
-from reports.charts import Line, dot_plot, mark, signed_tick, span
+from reports.charts import Line, Mark, dot_plot, signed_tick, span
 from reports.page import Example, Figure, Section, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
@@ -93,7 +93,7 @@ def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[
             Line(
                 name=_about(item),
                 figure=number(item.effect.value, 2, sign=True),
-                marks=(mark("found" if item.verdict == "found" else "raw", item.effect),),
+                marks=(Mark("found" if item.verdict == "found" else "raw", item.effect),),
                 band=(-item.detectable, item.detectable) if isfinite(item.detectable) else None,
             )
             for item in findings
