@@ -115,13 +115,13 @@ def draw_plan(
     columns, notes = columns_of_models(pool, each, rng)
     is_crossed = not notes
     models, size = len(columns), sum(map(len, columns))
-    least = min(map(len, columns))
     anchors, kept = _take_anchors(columns, each, rng)
     share = min(each - REPEATS - len(anchors), models * min(map(len, kept)))
-    if share + REPEATS + len(anchors) < each:
-        few = columns[[len(column) for column in columns].index(least)][0].model
-        why = f"{few!r} has only {least}" if models > 1 else f"there are only {least}"
-        notes.append(f"each rater gets {share + REPEATS + len(anchors)} replies, not {each}: {why}")
+    count = share + REPEATS + len(anchors)
+    if count < each:
+        fewest = min(columns, key=len)
+        why = f"{fewest[0].model!r} has only" if models > 1 else "there are only"
+        notes.append(f"each rater gets {count} replies, not {each}: {why} {len(fewest)}")
     keys = {id(item): secrets.token_hex(6) for item in pool}
     shares = [[keys[id(item)] for item in taken] for taken in _deal(kept, people, share)]
     shown = [keys[id(item)] for item in anchors]
