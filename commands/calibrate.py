@@ -134,8 +134,7 @@ def calibrate(
         write_calibration(folder / CALIBRATION_FILE, report.calibration)
         written = [folder / CALIBRATION_FILE, *written]
     if as_json:
-        plain = {**plain_report(report), "folder": str(folder)}
-        print(json.dumps(plain, indent=2, allow_nan=False))
+        print(json.dumps({**plain_report(report), "folder": str(folder)}, indent=2, allow_nan=False))
     else:
         print_report(report, written)
         chosen = choose_judge(report) or report.runs[0]

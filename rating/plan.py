@@ -268,10 +268,8 @@ def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
 def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
     """Return notes on replies that mention a model's name; short names must be whole words."""
     names = [re.escape(name) for name in models if len(name) > 3]
-    if not names:
-        return []
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
-    leaks = [item for item in taken if named.search(item.response)]
+    leaks = [item for item in taken if names and named.search(item.response)]
     if not leaks:
         return []
     first = f"the first is {leaks[0].id!r}"

@@ -183,15 +183,8 @@ def dot_plot(
         parts.append(words(text, x=x, y=bottom + 20, class_="tick", text_anchor="middle"))
     for number, line in enumerate(lines):
         parts.append(_row(line, ABOVE_LINES + LINE_HEIGHT * number, domain, reference))
-    svg = drawing(
-        *parts,
-        name=name,
-        title=title,
-        description=description,
-        class_="strips",
-        width="100%",
-        height=bottom + BELOW_LINES,
-    )
+    frame = {"class_": "strips", "width": "100%", "height": bottom + BELOW_LINES}
+    svg = drawing(*parts, name=name, title=title, description=description, **frame)
     return Figure(caption=caption, svg=svg)
 
 

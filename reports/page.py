@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from data.text import UNDEFINED, count
+from data.text import count
 
 Item = TypeVar("Item")
 Look = Literal["reply", "best", "worst"]
@@ -128,6 +128,4 @@ def table_of(items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]]
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return UNDEFINED
-    return count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return count(value) if value is None or type(value) is int else str(value)

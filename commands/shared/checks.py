@@ -89,8 +89,7 @@ def check_packages() -> Iterator[Check]:
             if not item.specifier.contains(installed, prereleases=True):
                 unfit.append(f"{item.name} {installed} does not match {item.specifier}")
         if extra and missing and not unfit:
-            says = f"optional, not installed: {', '.join(missing)}"
-            yield Check(name, "ok", says, install_hint(extra))
+            yield Check(name, "ok", f"optional, not installed: {', '.join(missing)}", install_hint(extra))
         elif missing or unfit:
             says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
             yield Check(name, "warn" if extra else "fail", says, install_hint(extra))

@@ -91,24 +91,22 @@ def column_options(command: Callable[..., None]) -> Callable[..., None]:
     return gathered
 
 
-def device_option(command: Callable[..., None]) -> Callable[..., None]:
-    """`--device`, which every classifier that the command loads goes by; the command does not take it."""
+def _choose_device(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
+    if device is not None:
+        from judge.base import DEVICE
 
-    def choose(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
-        if device is not None:
-            from judge.base import DEVICE
+        token = DEVICE.set(device)
+        ctx.call_on_close(lambda: DEVICE.reset(token))
 
-            token = DEVICE.set(device)
-            ctx.call_on_close(lambda: DEVICE.reset(token))
 
-    option: Decorator = click.option(
-        "--device",
-        type=click.Choice(["auto", "cpu", "cuda"]),
-        callback=choose,
-        expose_value=False,
-        help="Device for classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
-    )
-    return option(command)
+# Every classifier that the command loads goes by it; the command does not take it.
+device_option: Decorator = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    callback=_choose_device,
+    expose_value=False,
+    help="Device for classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
+)
 
 
 def complete_names(
