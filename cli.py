@@ -25,8 +25,12 @@ GROUPS = {
 COMMANDS = [name for group in GROUPS.values() for name in group]
 # Modules of `commands` by command, where their names differ.
 MODULES = {
-    **{"dashboard": "nightly", "history": "nightly", "optimize": "train"},
-    **{"import": "import_data", "completion": "doctor", "skill": "doctor"},
+    "dashboard": "nightly",
+    "history": "nightly",
+    "optimize": "train",
+    "import": "import_data",
+    "completion": "doctor",
+    "skill": "doctor",
 }
 
 

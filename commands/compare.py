@@ -24,13 +24,12 @@ from commands.shared.options import (
 )
 from commands.shared.rating_options import ratings_options
 from data.errors import UserError
-from data.storage import Columns
+from data.storage import Columns, Source
 
 if TYPE_CHECKING:
     from calibration.comparison.compare_runs import ComparedRuns
     from data.rating_files.sheet import SheetOptions
     from data.records import Exchange
-    from data.storage import Source
     from judge.scoring import ScoredFiles
 
 
@@ -240,7 +239,7 @@ def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) 
     return score_files(paths, judges=judges, watch=watch_scoring, on_read=say_notes, **options)
 
 
-def _find_examples(compared: "ComparedRuns", sources: "Sequence[Source]") -> "dict[str, Exchange]":
+def _find_examples(compared: "ComparedRuns", sources: Sequence[Source]) -> "dict[str, Exchange]":
     """Find the replies with the largest differences in the files they came from."""
     from data.tables import read_exchanges
 

@@ -202,10 +202,7 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
 @click.option("--skip-invalid", is_flag=True, help="Skip ratings that are edited or of another plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_context
-def collect(
-    ctx: click.Context, folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: bool
-) -> None:
+def collect(folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: bool) -> None:
     """Collect the ratings into ratings.jsonl.
 
     Reads the ratings of the page and the files that raters sent back; duplicates count once. Ratings that

@@ -104,6 +104,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def score(
     ctx: click.Context,
+    /,
     responses: tuple[str, ...],
     reply_columns: Columns,
     judge_name: str,
@@ -114,14 +115,11 @@ def score(
     seed: int,
     calibration: str | None,
     max_cost: float | None,
-    batch: bool,
-    wait: bool,
-    engine: str,
-    workers: int | None,
     explain: tuple[str, ...],
     html: Path | None,
     verbose: bool,
     as_json: bool,
+    **engine_options: Any,
 ) -> None:
     """Score replies or conversations: estimate the share rated Good.
 
@@ -169,7 +167,7 @@ def score(
         raise UserError("--html shows whole conversations: give --unit conversation, or leave it out")
     to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     limit_cost(judge, max_cost)
-    chosen = _choose_engine(judge, **ctx.params)
+    chosen = _choose_engine(judge, judge_name, max_cost=max_cost, **engine_options)
     again, spent = dict[str, Any](), partial(spent_by, judge)
     try:
         with interruptible("finished judgments are saved") as again, progress(spent=spent) as on_progress:
@@ -237,7 +235,14 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
 
 def _choose_engine(
-    judge: "Judge", *, engine: str, workers: int | None, max_cost: float | None, batch: bool, **options: Any
+    judge: "Judge",
+    named: str,
+    *,
+    max_cost: float | None,
+    engine: str,
+    workers: int | None,
+    batch: bool,
+    wait: bool,
 ) -> Callable[..., int]:
     """What takes the exchanges past the judge; options that do not go together are refused."""
     from judge.engine import score_exchanges
@@ -247,7 +252,7 @@ def _choose_engine(
     if engine == "plain" and workers is not None:
         raise UserError("--workers: only with --engine ray")
     if engine == "plain":
-        return partial(score_batch, wait=options["wait"]) if batch else score_exchanges
+        return partial(score_batch, wait=wait) if batch else score_exchanges
     if judge.unit == "conversation":
         raise UserError("--engine ray: only for replies; use --engine plain for conversations")
     if batch:
@@ -263,4 +268,4 @@ def _choose_engine(
     from judge.ray_engine import score_ray
 
     default = 1 if DEVICE.get() == CUDA else os.cpu_count() or 1
-    return partial(score_ray, named=options["judge_name"], workers=workers or default)
+    return partial(score_ray, named=named, workers=workers or default)

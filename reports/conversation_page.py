@@ -180,10 +180,8 @@ def _said(item: JudgedConversation) -> Iterator[Said]:
         if turn.speaker != LISTENER:
             yield Said(who="Speaker", text=turn.text)
             continue
-        is_known = place < len(item.curve)
-        look: Look = marks.get(place, "reply") if is_known else "reply"
-        figure = (
-            f"{number(item.curve[place])}{f', its {look}' if look != 'reply' else ''}" if is_known else ""
-        )
+        look: Look = marks.get(place, "reply")
+        figure = number(item.curve[place]) if place < len(item.curve) else ""
+        figure += "" if look == "reply" else f", its {look}"
         yield Said(who=f"Reply {place + 1}", text=turn.text, mark=figure, look=look)
         place += 1

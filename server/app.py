@@ -147,17 +147,15 @@ class JudgmentService:
         if len(rows) > most:
             message = f"exchanges: {len(rows)}; at most {most} are accepted per request"
             raise RequestRefused(400, message, param="exchanges")
-        exchanges: list[Exchange] = []
-        seen: set[str] = set()
+        exchanges: dict[str, Exchange] = {}
         for place, row in enumerate(rows):
             exchange = read_turns(row, place=f"exchanges.{place}", number=place + 1)
             self.check_length(exchange, f"exchanges.{place}")
-            if exchange.id in seen:
+            if exchange.id in exchanges:
                 here = f"exchanges.{place}.id"
                 raise RequestRefused(400, f"{here}: {exchange.id[:40]!r} is a duplicate", param=here)
-            seen.add(exchange.id)
-            exchanges.append(exchange)
-        return exchanges
+            exchanges[exchange.id] = exchange
+        return list(exchanges.values())
 
     def check_length(self, exchange: Exchange, place: str) -> None:
         """Refuse an exchange whose texts are too long together."""

@@ -19,7 +19,6 @@ METRIC_NAMES = {
     "alpha_ordinal": "Krippendorff's alpha, ordinal",
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
-Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
 def agreement_section(report: CalibrationReport) -> Section:
@@ -88,7 +87,8 @@ def agreement_section(report: CalibrationReport) -> Section:
     )
 
 
-def _parties(report: CalibrationReport) -> Iterator[Party]:
+def _parties(report: CalibrationReport) -> Iterator[tuple[str, Look, Mapping[str, AnyEstimate]]]:
+    """Yield who is compared: name, look and metrics."""
     ceiling = report.ceiling
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:

@@ -38,7 +38,7 @@ class NewModels(NamedTuple):
 
     half: float
     covered: int
-    count: int
+    tried: int
 
 
 def say_verdict(report: CalibrationReport) -> list[str]:
@@ -117,9 +117,9 @@ def _headline(report: CalibrationReport) -> str:
     new = _new_models(report)
     if new is None:
         return f"{rated}."
-    if new.covered < HOLDS * new.count:
-        missed = new.count - new.covered
-        return f"{rated}: its interval missed the human level on {missed} of {new.count} models left out."
+    if new.covered < HOLDS * new.tried:
+        missed = new.tried - new.covered
+        return f"{rated}: its interval missed the human level on {missed} of {new.tried} models left out."
     precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     if new.half > USEFUL * (1 if data.has_shares else len(data.scale) - 1):
         return f"{rated}: {precision} only."
@@ -237,7 +237,7 @@ def _new_models(report: CalibrationReport) -> NewModels | None:
         return None
     covered = [item.covered[column] for item in report.models.rows if column in item.covered]
     half = sum(widths) / len(widths) / 2
-    return NewModels(half=half, covered=sum(map(bool, covered)), count=len(covered))
+    return NewModels(half=half, covered=sum(map(bool, covered)), tried=len(covered))
 
 
 def _level(report: CalibrationReport) -> str:
@@ -264,7 +264,7 @@ def _say_models(report: CalibrationReport) -> str:
     return (
         f"{rated} For an unrated model inside their range it estimates the {_level(report)} to within "
         f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
-        f"{new.count} intervals contain the human level)."
+        f"{new.tried} intervals contain the human level)."
     )
 
 

@@ -165,17 +165,11 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
         )
     ]
     if examples := tuple(_examples(compared, texts or {})):
-        ending = "" if unit != CONVERSATION else " The end of each conversation is shown."
+        text = f"{PROMPT_NOUNS[unit].capitalize()} with the largest difference of scores (1 to 3)."
+        text += " The end of each conversation is shown." if unit == CONVERSATION else ""
         sections.append(
             Section(
-                name="prompts",
-                title="Largest differences",
-                short="Examples",
-                text=(
-                    f"{PROMPT_NOUNS[unit].capitalize()} with the largest difference of scores (1 to 3)."
-                    f"{ending}",
-                ),
-                examples=examples,
+                name="prompts", title="Largest differences", short="Examples", text=(text,), examples=examples
             )
         )
     sections.append(Section(name="next", title="What to do next", points=tuple(next_steps(compared))))
