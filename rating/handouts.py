@@ -79,14 +79,14 @@ def _parts(unit: str) -> dict[str, str]:
 
 def write_pages(plan: RatingPlan, texts: Texts, folder: Path) -> list[Path]:
     """One file a rater, named by number; it needs no network and no server."""
-    pages = {}
+    written = []
     for token, rater in plan.raters.items():
         items = page_items(plan, texts, token)
         given = {"server": False, "token": token, "rater": rater.name, "items": items}
         # From the token, which no author of a reply can know: the same plan gives the same file.
         nonce = sha256(f"page {token}".encode()).hexdigest()
-        pages[f"{rater.name}.html"] = rating_page(given, nonce, unit=plan.unit)
-    return write_texts(pages, folder)
+        written += write_texts({f"{rater.name}.html": rating_page(given, nonce, unit=plan.unit)}, folder)
+    return written
 
 
 def write_sheets(plan: RatingPlan, texts: Texts, place: Path) -> list[Path]:
