@@ -47,7 +47,6 @@ class Limits:
     """Limits of one request and of the queue."""
 
     queue: int = MOST_QUEUED
-    texts: int = LONGEST_EXCHANGE
     exchanges: int = MOST_EXCHANGES
     body: int = LARGEST_BODY
 
@@ -161,8 +160,8 @@ class JudgmentService:
         """Refuse an exchange whose texts are too long together."""
         turns = (turn.text for turn in exchange.dialogue)
         size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
-        if size > self.limits.texts:
-            message = f"{place}: {size:,} characters in total; at most {self.limits.texts:,} are accepted"
+        if size > LONGEST_EXCHANGE:
+            message = f"{place}: {size:,} characters in total; at most {LONGEST_EXCHANGE:,} are accepted"
             raise RequestRefused(400, message, param=place)
 
     async def run(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
