@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -14,37 +15,23 @@ from data.errors import Interrupted, UserError, install_hint, requirements
 from data.text import printable_lines
 
 VERSION = "0.1.0"
-# The values are paths, so that a command loads only what it needs.
 GROUPS = {
-    "Judge replies": {
-        "score": "commands.score:score",
-        "compare": "commands.compare:compare",
-        "respond": "commands.respond:respond",
-    },
-    "Check the judge": {
-        "rate": "commands.rate:rate",
-        "calibrate": "commands.calibrate:calibrate",
-        "robustness": "commands.robustness:robustness",
-        "doctor": "commands.doctor:doctor",
-    },
-    "Every night": {
-        "nightly": "commands.nightly:nightly",
-        "dashboard": "commands.nightly:dashboard",
-        "history": "commands.nightly:history",
-    },
-    "Make judges": {
-        "train": "commands.train:train",
-        "optimize": "commands.train:optimize",
-    },
-    "Other": {
-        "import": "commands.import_data:import_",
-        "serve": "commands.serve:serve",
-        "align": "commands.align:align",
-        "completion": "commands.doctor:completion",
-        "skill": "commands.doctor:skill",
-    },
+    "Judge replies": ("score", "compare", "respond"),
+    "Check the judge": ("rate", "calibrate", "robustness", "doctor"),
+    "Every night": ("nightly", "dashboard", "history"),
+    "Make judges": ("train", "optimize"),
+    "Other": ("import", "serve", "align", "completion", "skill"),
 }
-COMMANDS = {name: path for group in GROUPS.values() for name, path in group.items()}
+COMMANDS = [name for group in GROUPS.values() for name in group]
+# Modules of `commands` by command, where their names differ.
+MODULES = {
+    "dashboard": "nightly",
+    "history": "nightly",
+    "optimize": "train",
+    "import": "import_data",
+    "completion": "doctor",
+    "skill": "doctor",
+}
 
 
 @contextmanager
@@ -74,7 +61,7 @@ class Commands(click.Group):
         return super().main(*args, **settings)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return COMMANDS
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         wide = max(map(len, COMMANDS))
@@ -91,8 +78,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name)
+        module = import_module(f"commands.{MODULES.get(cmd_name, cmd_name)}")  # loads only what it needs
+        command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         return command
 
     def resolve_command(
@@ -139,9 +126,9 @@ class Commands(click.Group):
 def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
     """This version, and those of the judges that came with it."""
     if is_asked and not ctx.resilient_parsing:
-        from commands.shared.checks import shipped_versions
+        from commands.shared.checks import shipped_version
 
-        click.echo("\n".join([f"empathy-judge, version {VERSION}", *shipped_versions()]))
+        click.echo(f"empathy-judge, version {VERSION}\n{shipped_version()}")
         ctx.exit()
 
 

@@ -83,7 +83,6 @@ def calibrate(
     from calibration.artifact import CALIBRATION_FILE, write_calibration
     from calibration.inputs import CalibrationOptions, read_inputs
     from calibration.shares.transport import LEAST_MODELS
-    from data.files import disk_errors
     from data.judgments import is_judgment_table, judged_dimension
     from data.rating_files.sheet import read_sheet
     from data.records import LABELS
@@ -129,17 +128,14 @@ def calibrate(
         ctx.exit(0 if agree_with_choices(inputs, out=out, as_json=as_json) else INCONCLUSIVE)
     report = fit.calibrate_inputs(inputs)
     folder = out or _default_folder(report.judge.name, report.judge.source)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     refused = refuse_part(report)
+    written = write_report(report, folder)
     if not refused:
         write_calibration(folder / CALIBRATION_FILE, report.calibration)
-    written = write_report(report, folder)
+        written = [folder / CALIBRATION_FILE, *written]
     if as_json:
-        plain = {**plain_report(report), "folder": str(folder)}
-        print(json.dumps(plain, indent=2, allow_nan=False))
+        print(json.dumps({**plain_report(report), "folder": str(folder)}, indent=2, allow_nan=False))
     else:
-        written = [*([] if refused else [folder / CALIBRATION_FILE]), *written]
         print_report(report, written)
         chosen = choose_judge(report) or report.runs[0]
         is_other = chosen is not report.runs[0]
@@ -175,7 +171,6 @@ def _default_folder(judge: str, source: str) -> Path:
 def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json: bool) -> bool:
     """Print how often the judges agree with choices; return whether that is defined."""
     from calibration.agreement import choices
-    from data.files import disk_errors
     from reports.calibration.choices_page import choice_agreement_page, plain_choices
     from reports.markdown import write_page
     from reports.terminal import open_screen, print_lines, print_page
@@ -184,8 +179,6 @@ def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json
     page = choice_agreement_page(found, notes=inputs.notes)
     plain = plain_choices(found, notes=inputs.notes)
     folder = out or _default_folder(inputs.judges[0].name, inputs.judges[0].source)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     written = write_page(page, plain, folder)
     if as_json:
         print(json.dumps(plain, indent=2, allow_nan=False))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +15,7 @@ from commands.shared.options import (
     column_options,
     complete_calibration,
     complete_judge,
+    margin_option,
     reading_words,
     say_next,
     say_notes,
@@ -23,13 +24,12 @@ from commands.shared.options import (
 )
 from commands.shared.rating_options import ratings_options
 from data.errors import UserError
-from data.storage import Columns
+from data.storage import Columns, Source
 
 if TYPE_CHECKING:
     from calibration.comparison.compare_runs import ComparedRuns
     from data.rating_files.sheet import SheetOptions
     from data.records import Exchange
-    from data.storage import Source
     from judge.scoring import ScoredFiles
 
 
@@ -75,13 +75,7 @@ if TYPE_CHECKING:
     shell_complete=complete_calibration,
     help="Calibration that corrects the shares, or none.  [default: the one of the runs]",
 )
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, max=100, min_open=True),
-    default=5.0,
-    show_default=True,
-    help="Smallest relevant difference, in percentage points (Good share).",
-)
+@margin_option
 @click.option(
     "--check",
     is_flag=True,
@@ -149,7 +143,8 @@ def compare(
     from reports.rated_models_page import rated_models_page
     from reports.terminal import print_page, working
 
-    files = _score_files(runs, reply_columns, judge_name, calibration, skip_invalid=reading.skip_invalid)
+    skip = reading.skip_invalid
+    files = _score_files(runs, judge_name, columns=reply_columns, calibration=calibration, skip_invalid=skip)
     request = ComparisonRequest(
         paths=files.runs if files else runs,
         baselines=baselines,
@@ -229,14 +224,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     say_next("to see it as a page", "compare", *runs, *options, *page)
 
 
-def _score_files(
-    paths: Sequence[Path],
-    columns: Columns,
-    judge_name: str | None,
-    calibration: str | None,
-    *,
-    skip_invalid: bool,
-) -> "ScoredFiles | None":
+def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) -> "ScoredFiles | None":
     """Score the files of replies among the arguments; None where there are none."""
     from data.rating_files.sheet import is_rating_table
     from judge.scoring import score_files
@@ -247,19 +235,11 @@ def _score_files(
         return None
     if tables:
         raise UserError(f"{tables[0]}: ratings, and the others are not; give them with --ratings")
-
-    return score_files(
-        paths,
-        judges=[judge_name] if judge_name else [],
-        columns=columns,
-        calibration=calibration,
-        skip_invalid=skip_invalid,
-        watch=watch_scoring,
-        on_read=say_notes,
-    )
+    judges = [judge_name] if judge_name else []
+    return score_files(paths, judges=judges, watch=watch_scoring, on_read=say_notes, **options)
 
 
-def _find_examples(compared: "ComparedRuns", sources: "Sequence[Source]") -> "dict[str, Exchange]":
+def _find_examples(compared: "ComparedRuns", sources: Sequence[Source]) -> "dict[str, Exchange]":
     """Find the replies with the largest differences in the files they came from."""
     from data.tables import read_exchanges
 

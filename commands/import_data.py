@@ -4,20 +4,18 @@ import json
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
 from commands.shared.options import FILE, complete_names, say, say_next
 
 
-def complete_source(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a dataset's source."""
+def _sources() -> list[str]:
     from data.importers import SOURCES
 
-    return complete_names(sorted(SOURCES), incomplete)
+    return sorted(SOURCES)
 
 
 @click.command("import")
-@click.argument("source", shell_complete=complete_source)
+@click.argument("source", shell_complete=complete_names(_sources, or_file=False))
 @click.argument("paths", metavar="PATH...", type=FILE, nargs=-1, required=True)
 @click.option("--out", type=FILE, default=Path("."), help="Output folder.  [default: the current folder]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")

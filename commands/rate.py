@@ -13,6 +13,7 @@ from commands.shared.options import (
     RATING_PLAN,
     READING_REPLIES,
     column_options,
+    margin_option,
     reading_words,
     say,
     say_next,
@@ -108,9 +109,7 @@ def plan(
     say(f"{out}: {people} raters rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
     say(f"{len(made.items)} {noun} of {len(models)} models in all")
     say(f"{made.count_design()} ratings, not counting those that measure consistency")
-    say_notes(replies.said())
-    for note in notes:
-        say(f"note: {note}", err=True)
+    say_notes([*replies.said(), *(f"note: {note}" for note in notes)])
     say_next("to rate on a page", "rate", "open", out)
 
 
@@ -139,41 +138,34 @@ def open_page(folder: Path, host: str, port: int) -> None:
 
     made = read_plan(folder)
     with open_socket(host, port) as listening:
-        links = _links(made, listening)
+        base = _reachable_url(listening)
 
         def say_ready() -> None:
             done = count_rated(folder, made)
-            for token, link in links.items():
-                rater = made.raters[token]
-                say(f"{rater.name:<10} {done[token]:>4} of {len(rater.order)}  {link}")
+            for token, rater in made.raters.items():
+                say(f"{rater.name:<10} {done[token]:>4} of {len(rater.order)}  {base}/r/{token}")
             say_next("send each rater one of these links; Ctrl-C stops the page, and ratings are saved")
 
-        make_server(make_rating_app(folder, hosts=own_hosts(host), on_ready=say_ready)).run(
-            sockets=[listening]
-        )
+        app = make_rating_app(folder, hosts=own_hosts(host), on_ready=say_ready)
+        make_server(app).run(sockets=[listening])
     done = count_rated(folder, made)
     say(f"{sum(done.values())} of {made.count_places()} rated", err=True)
     say_next("to collect the ratings", "rate", "collect", folder)
 
 
-def _links(made: "RatingPlan", listening: socket.socket) -> dict[str, str]:
-    """A link for each rater, at an address that others can reach where the page listens on all of them."""
+def _reachable_url(listening: socket.socket) -> str:
+    """Return the URL of the page: if it listens on all addresses, the one of this machine in its network."""
     from server.process import url_of
 
-    base, (host, port) = url_of(listening), listening.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        base = f"http://{_own_address()}:{port}"
-    return {token: f"{base}/r/{token}" for token in made.raters}
-
-
-def _own_address() -> str:
-    """This machine's address in its network; nothing is sent to find it."""
+    host, port = listening.getsockname()[:2]
+    if host not in ("0.0.0.0", "::"):
+        return url_of(listening)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+            return f"http://{probe.getsockname()[0]}:{port}"
         except OSError:
-            return socket.gethostname()
-        return str(probe.getsockname()[0])
+            return f"http://{socket.gethostname()}:{port}"
 
 
 @rate.command()
@@ -210,10 +202,7 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
 @click.option("--skip-invalid", is_flag=True, help="Skip ratings that are edited or of another plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_context
-def collect(
-    ctx: click.Context, folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: bool
-) -> None:
+def collect(folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: bool) -> None:
     """Collect the ratings into ratings.jsonl.
 
     Reads the ratings of the page and the files that raters sent back; duplicates count once. Ratings that
@@ -279,8 +268,8 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
     if found.again:
         say(f"{count(found.again)} duplicate ratings count once")
     marked = [f"{name}: {'; '.join(marks)}; the ratings count" for name, marks in found.marked.items()]
-    for line in (*found.changed, *(f"set aside: {problem}" for problem in found.problems), *marked):
-        say(f"note: {line}", err=True)
+    set_aside = [f"set aside: {problem}" for problem in found.problems]
+    say_notes(f"note: {line}" for line in (*found.changed, *set_aside, *marked))
     for path in written:
         say(f"written {path}")
 
@@ -288,13 +277,7 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
 @rate.command()
 @click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, max=100, min_open=True),
-    default=5.0,
-    show_default=True,
-    help="Smallest relevant difference, in percentage points (Good share).",
-)
+@margin_option
 @click.option("--baseline", metavar="MODEL", help="Compare with this model only.  [default: every two]")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str | None, as_json: bool) -> None:
@@ -441,6 +424,5 @@ def next_replies(
         return
     say(f"{folder}: {added} more to rate by {chosen.plan.people} raters")
     say(chosen.summary)
-    for note in chosen.notes:
-        say(f"note: {note}", err=True)
+    say_notes(f"note: {note}" for note in chosen.notes)
     say_next("to rate them", "rate", "open", folder)

@@ -8,8 +8,11 @@ import click
 
 from commands.shared.options import FILE, column_options, interruptible, model_options, say_next, say_notes
 from data.errors import OperationalError, UserError
-from data.runs import FinishedRun
-from data.storage import Columns
+from data.runs import FinishedRun, folder_name
+from data.storage import Columns, check_source, find_sources
+from data.tables import SAMPLE_PROMPTS
+from data.text import printable
+from judge.llm import answer_prompts
 from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
 
 
@@ -67,9 +70,7 @@ def respond(
     """
     if model_config is None and settings["model"] is None:
         raise UserError("no model: set --model and --base-url, or --model-config FILE")
-    from judge.llm.answer_prompts import read_model_config
-
-    config = read_model_config(model_config, settings)
+    config = answer_prompts.read_model_config(model_config, settings)
     bounds = {"limit": limit, "max_cost": max_cost}
     if turns:
         responded = _hold_conversations(prompts, config, out, turns=turns, **bounds)
@@ -87,23 +88,19 @@ def _answer_prompts(
     prompts: Path | None, columns: Columns, config: ModelConfig, out: Path | None, **bounds: Any
 ) -> FinishedRun:
     """Have every prompt answered once."""
-    from data.runs import folder_name
-    from data.storage import check_source, find_sources
-    from data.tables import SAMPLE_PROMPTS
-    from judge.llm.answer_prompts import Responder, plan_responses, respond_to
     from reports.progress import progress
 
     prompts = prompts or SAMPLE_PROMPTS
     source = find_sources([prompts], columns)
     check_source(source)
-    responder = Responder(config)
-    plan = plan_responses(source, responder)
+    responder = answer_prompts.Responder(config)
+    plan = answer_prompts.plan_responses(source, responder)
     folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan.model))
     with (
         interruptible("finished replies are saved", prompts=prompts, out=folder),
         progress("asking", "answered", spent=lambda: responder.endpoint.budget.spent) as on_progress,
     ):
-        return respond_to(
+        return answer_prompts.respond_to(
             source, responder, plan, folder, on_progress=on_progress, on_read=say_notes, **bounds
         )
 
@@ -112,25 +109,20 @@ def _hold_conversations(
     file: Path | None, config: ModelConfig, out: Path | None, *, turns: int, **bounds: Any
 ) -> FinishedRun:
     """Hold conversations of the model with scripted speakers."""
-    from data.runs import folder_name
-    from judge.scripted_conversations import (
-        OURS,
-        Listener,
-        hold_conversations,
-        plan_conversations,
-        read_script,
-    )
+    from judge import scripted_conversations as scripted
     from reports.progress import progress
 
-    file, listener = file or OURS, Listener(config)
-    situations = read_script(file, turns=turns)
-    plan = plan_conversations(situations, listener, turns=turns)
+    file, listener = file or scripted.OURS, scripted.Listener(config)
+    situations = scripted.read_script(file, turns=turns)
+    plan = scripted.plan_conversations(situations, listener, turns=turns)
     folder = out or plan.default_folder("conversations", file.stem, folder_name(plan.model))
     with (
         interruptible("finished turns are saved", prompts=file, out=folder),
         progress("talking", "said", spent=lambda: listener.endpoint.budget.spent) as on_progress,
     ):
-        return hold_conversations(situations, listener, plan, folder, on_progress=on_progress, **bounds)
+        return scripted.hold_conversations(
+            situations, listener, plan, folder, on_progress=on_progress, **bounds
+        )
 
 
 def check_answered(responded: FinishedRun) -> None:
@@ -150,8 +142,6 @@ def _made_in(responded: FinishedRun) -> str:
 
 def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
     """The manifest as JSON, or the few lines of it that a person wants to know."""
-    from data.text import printable
-
     manifest, made = responded.manifest, _made_in(responded)
     if as_json:
         print(json.dumps({**manifest, "run": str(responded.folder), "asked": responded.asked}, indent=2))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, complete_judge, interruptible, say_next
+from commands.shared.options import FILE, complete_judge, interruptible, max_cost_option, say_next
 
 EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
 
@@ -25,12 +25,7 @@ EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
     metavar="N",
     help="Make about N judgments instead of about 4,000, to limit the cost.",
 )
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0),
-    metavar="USD",
-    help="Spending limit in USD. Run the command again to resume.",
-)
+@max_cost_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
@@ -57,7 +52,6 @@ def robustness(
       empathy-judge robustness classifier --out robust
       empathy-judge robustness prompted.toml --sample 300 --max-cost 1
     """
-    from data.files import disk_errors
     from data.storage import check_source, find_sources
     from data.tables import SAMPLE_RESPONSES, read_exchanges
     from judge.base import load_judge
@@ -79,11 +73,8 @@ def robustness(
     ):
         ask = judge_saved(judge, on_progress=on_progress)
         result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)
-    page, written = robustness_page(result), list[Path]()
-    if out:
-        with disk_errors(out):
-            out.mkdir(parents=True, exist_ok=True)
-        written = write_page(page, result.as_dict(), out)
+    page = robustness_page(result)
+    written = write_page(page, result.as_dict(), out) if out else []
     if as_json:
         print(json.dumps(result.as_dict(), indent=1, allow_nan=False))
     else:

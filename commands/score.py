@@ -19,6 +19,7 @@ from commands.shared.options import (
     complete_judge,
     device_option,
     interruptible,
+    max_cost_option,
     reading_words,
     say,
     say_next,
@@ -30,7 +31,6 @@ from data.errors import OperationalError, UserError
 from data.storage import Columns
 
 if TYPE_CHECKING:
-    from data.storage import Source
     from judge.base import Judge
     from judge.scoring import SummarizedRun
 
@@ -65,12 +65,7 @@ if TYPE_CHECKING:
     shell_complete=complete_calibration,
     help="Calibration file from `calibrate`, or none.  [default: the judge's own]",
 )
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0),
-    metavar="USD",
-    help="Spending limit in USD. Run the command again to resume.",
-)
+@max_cost_option
 @click.option(
     "--batch",
     is_flag=True,
@@ -109,6 +104,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def score(
     ctx: click.Context,
+    /,
     responses: tuple[str, ...],
     reply_columns: Columns,
     judge_name: str,
@@ -119,14 +115,11 @@ def score(
     seed: int,
     calibration: str | None,
     max_cost: float | None,
-    batch: bool,
-    wait: bool,
-    engine: str,
-    workers: int | None,
     explain: tuple[str, ...],
     html: Path | None,
     verbose: bool,
     as_json: bool,
+    **engine_options: Any,
 ) -> None:
     """Score replies or conversations: estimate the share rated Good.
 
@@ -158,7 +151,7 @@ def score(
     from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
-    from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
+    from judge.llm.endpoint import limit_cost, spent_by
     from judge.scoring import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
@@ -174,16 +167,10 @@ def score(
         raise UserError("--html shows whole conversations: give --unit conversation, or leave it out")
     to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     limit_cost(judge, max_cost)
-    chosen = _choose_engine(
-        engine, judge, judge_name, workers=workers, max_cost=max_cost, batch=batch, wait=wait
-    )
-    spent = partial(spent_by, judge) if endpoints_of(judge) else lambda: 0.0
-    again: dict[str, Any] = {}
+    chosen = _choose_engine(judge, judge_name, max_cost=max_cost, **engine_options)
+    again, spent = dict[str, Any](), partial(spent_by, judge)
     try:
-        with (
-            interruptible("finished judgments are saved") as again,
-            progress(spent=spent) as on_progress,
-        ):
+        with interruptible("finished judgments are saved") as again, progress(spent=spent) as on_progress:
             scored = score_file(
                 source,
                 judge=judge,
@@ -203,15 +190,13 @@ def score(
             say_next(f"in an hour or more: {command_line(ctx, out=again['out'])}")
         ctx.exit(pending.exit_code)
     explanations = explain_responses(to_explain, judge, scored.folder)
-    print_scored(
-        scored,
-        as_json=as_json,
-        limit=limit,
-        explanations=explanations,
-        is_verbose=verbose,
-    )
+    print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
     if html:
-        _write_conversations(html, source, scored)
+        from data.files import write_texts
+        from reports.conversation_page import conversation_page
+        from reports.html import as_page
+
+        write_texts({html.name: as_page(conversation_page(source, scored))}, html.parent)
     code = 0 if scored.summary.judged or scored.summary.flagged["count"] else OperationalError.exit_code
     if as_json:
         ctx.exit(code)
@@ -223,23 +208,6 @@ def score(
     else:
         _say_next(ctx, scored)
     ctx.exit(code)
-
-
-def _write_conversations(html: Path, source: "Source", scored: "SummarizedRun") -> None:
-    """The page of the conversations that were judged."""
-    from data.files import write_texts
-    from reports.conversation_page import conversation_page, read_judged, say_levels
-    from reports.html import as_page
-
-    summary = scored.summary
-    levels = say_levels(summary)
-    page = conversation_page(
-        read_judged(source, scored.judgments()),
-        verdict=levels,
-        notes=[line for line in summary.caveats if line not in levels],
-        foot=f"Judged by {summary.judge} {summary.version}.",
-    )
-    write_texts({html.name: as_page(page)}, html.parent)
 
 
 def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
@@ -267,12 +235,12 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
 
 def _choose_engine(
-    engine: str,
     judge: "Judge",
     named: str,
     *,
-    workers: int | None,
     max_cost: float | None,
+    engine: str,
+    workers: int | None,
     batch: bool,
     wait: bool,
 ) -> Callable[..., int]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -20,10 +20,10 @@ from data.judgments import position_on
 from data.rating_files.scales import as_label
 from data.records import LABELS, to_plain
 from data.storage import SUFFIXES
-from data.tables import BadRow, read_rows, write_rows
+from data.tables import read_rows, write_rows
 from rating.handouts import ANSWERS, read_handed_back, sheet_row
 from rating.journal import Entry, read_entry, read_journal
-from rating.plan import RatingPlan, read_plan, read_texts
+from rating.plan import RatingPlan, Texts, read_plan, read_texts
 
 RATINGS_FILE: Final = "ratings.jsonl"
 CONSISTENCY_FILE: Final = "consistency.json"
@@ -139,9 +139,7 @@ def rating_row(plan: RatingPlan, token: str, entry: Entry) -> dict[str, Any]:
     return row | ({"reason": entry.reason} if entry.reason else {})
 
 
-def _consistency(
-    plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str, found: Mapping[int, Entry]
-) -> RaterConsistency:
+def _consistency(plan: RatingPlan, texts: Texts, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
     order = plan.raters[token].order
     labels = {place: entry.label or "" for place, entry in found.items()}
     repeats = {
@@ -178,7 +176,7 @@ def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]
     return marks
 
 
-def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Returned) -> None:
+def _read_file(path: Path, texts: Texts, returned: _Returned) -> None:
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     if path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".json":  # as a page saves ratings
@@ -205,13 +203,9 @@ def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Re
         returned.add(token, entry, str(path))
 
 
-def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Returned) -> None:
+def _read_sheet(path: Path, texts: Texts, returned: _Returned) -> None:
     plan, has_any = returned.plan, False
-
-    def set_aside(bad: BadRow) -> None:
-        returned.problems.append(str(bad))
-
-    for line, row in read_rows(path, on_bad=set_aside):
+    for line, row in read_rows(path, on_bad=lambda bad: returned.problems.append(str(bad))):
         here = f"{path.name}:{line}"
         has_any |= "task" in row
         token, _, rest = str(row.get("task", "")).strip().partition("-")
@@ -288,10 +282,15 @@ def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:
     return ratings, consistency
 
 
-def crossed_ratings(plan: RatingPlan, rows: Iterable[Mapping[str, Any]]) -> CrossedRatings:
-    """Return rows of ratings.jsonl as columns, with chances as the plan has them now."""
+def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path] = ()) -> CrossedRatings:
+    """Return the ratings of the journal, of files, and of an earlier collection.
+
+    Their chances are those that the plan has now.
+    """
+    rows = {(row["rater"], row["id"]): row for row in read_collected(folder)}
+    rows |= {(row["rater"], row["id"]): row for row in collect(folder, files).rows}
     chance = {item.id: item.chance for item in plan.items.values()}
-    taken = [row for row in rows if row["id"] in chance]
+    taken = [row for row in rows.values() if row["id"] in chance]
     return CrossedRatings(
         rater=np.array([row["rater"] for row in taken]),
         prompt=np.array([row["prompt_key"] for row in taken]),
@@ -299,13 +298,6 @@ def crossed_ratings(plan: RatingPlan, rows: Iterable[Mapping[str, Any]]) -> Cros
         value=np.array([float(row["rating"] == LABELS[-1]) for row in taken]),
         chance=np.array([chance[row["id"]] for row in taken]),
     )
-
-
-def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path] = ()) -> CrossedRatings:
-    """Return the ratings of the journal, of files, and of an earlier collection."""
-    rows = {(row["rater"], row["id"]): row for row in read_collected(folder)}
-    rows |= {(row["rater"], row["id"]): row for row in collect(folder, files).rows}
-    return crossed_ratings(plan, rows.values())
 
 
 def count_rated(folder: Path, plan: RatingPlan) -> dict[str, int]:

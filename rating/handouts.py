@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -12,13 +13,13 @@ from typing import Any, Final
 
 import reports
 import server
-from data.files import disk_errors, replacing
+from data.files import disk_errors, replacing, write_texts
 from data.input_limits import LONGEST_REASON
 from data.readers.file_formats import parse_json, read_whole
 from data.records import CONVERSATION, NOUNS
 from data.rubric import read_rubric
 from data.tables import write_text
-from rating.plan import FORMAT, RatingPlan, rating_seconds
+from rating.plan import FORMAT, RatingPlan, Texts, rating_seconds
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
 SERVED_FOOTER = (
@@ -27,7 +28,7 @@ SERVED_FOOTER = (
 FILE_FOOTER = "This file connects to no server. Your ratings stay in this browser until you send them back."
 
 
-def page_items(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str) -> list[dict[str, Any]]:
+def page_items(plan: RatingPlan, texts: Texts, token: str) -> list[dict[str, Any]]:
     """Return what a rater's page shows, in order, each with the seconds that it takes."""
     keys = plan.raters[token].order
     return [{"key": key, "seconds": rating_seconds(texts[key]), **texts[key]} for key in keys]
@@ -76,71 +77,53 @@ def _parts(unit: str) -> dict[str, str]:
     }
 
 
-def write_pages(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
+def write_pages(plan: RatingPlan, texts: Texts, folder: Path) -> list[Path]:
     """One file a rater, named by number; it needs no network and no server."""
     written = []
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for token, rater in plan.raters.items():
-            items = page_items(plan, texts, token)
-            given = {"server": False, "token": token, "rater": rater.name, "items": items}
-            path = folder / f"{rater.name}.html"
-            with replacing(path) as partial:
-                # From the token, which no author of a reply can know: the same plan gives the same file.
-                nonce = sha256(f"page {token}".encode()).hexdigest()
-                partial.write_text(rating_page(given, nonce, unit=plan.unit), encoding="utf-8")
-            written.append(path)
+    for token, rater in plan.raters.items():
+        items = page_items(plan, texts, token)
+        given = {"server": False, "token": token, "rater": rater.name, "items": items}
+        # From the token, which no author of a reply can know: the same plan gives the same file.
+        nonce = sha256(f"page {token}".encode()).hexdigest()
+        written += write_texts({f"{rater.name}.html": rating_page(given, nonce, unit=plan.unit)}, folder)
     return written
 
 
-def write_sheets(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], place: Path) -> list[Path]:
+def write_sheets(plan: RatingPlan, texts: Texts, place: Path) -> list[Path]:
     """One CSV for all raters, or, where `place` is no .csv, a folder with one for each."""
-    sheets = {
-        rater.name: [sheet_row(plan, texts, token, at) for at in range(len(rater.order))]
-        for token, rater in plan.raters.items()
-    }
-    if place.suffix.lower() == ".csv":
-        _write_sheet(place, [row for rows in sheets.values() for row in rows])
-        return [place]
-    written = [place / f"{name}.csv" for name in sheets]
-    for path, rows in zip(written, sheets.values(), strict=True):
-        _write_sheet(path, rows)
-    return written
+    sheets: dict[Path, list[dict[str, str]]] = defaultdict(list)
+    for token, rater in plan.raters.items():
+        path = place if place.suffix.lower() == ".csv" else place / f"{rater.name}.csv"
+        sheets[path] += [sheet_row(plan, texts, token, at) for at in range(len(rater.order))]
+    for path, rows in sheets.items():
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # With a mark in front, by which spreadsheets know UTF-8.
+            with (
+                replacing(path) as partial,
+                partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as out,
+            ):
+                write_text(out, rows, suffix=".csv", line_end="\r\n")
+    return list(sheets)
 
 
-def sheet_row(
-    plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str, place: int
-) -> dict[str, str]:
+def sheet_row(plan: RatingPlan, texts: Texts, token: str, place: int) -> dict[str, str]:
     """One line of a sheet; every line has every column, in this order."""
     rater = plan.raters[token]
     text = texts[rater.order[place]]
     turns = [
         f"{'Answer' if turn['answers'] else 'Message'}: {turn['text']}" for turn in text.get("context", ())
     ]
-    shown = {
-        "situation": text.get("situation", ""),
-        "earlier": "\n".join(turns),
-        "prompt": text["prompt"],
-        "response": text["response"],
-    }
     return {
         "rater": rater.name,
         "number": str(place + 1),
         "task": f"{token}-{place}-{rater.order[place]}",
-        **shown,
+        "situation": text.get("situation", ""),
+        "earlier": "\n".join(turns),
+        "prompt": text["prompt"],
+        "response": text["response"],
         **dict.fromkeys(ANSWERS, ""),
     }
-
-
-def _write_sheet(path: Path, rows: Sequence[dict[str, str]]) -> None:
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # With a mark in front, by which spreadsheets know UTF-8.
-        with (
-            replacing(path) as partial,
-            partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as out,
-        ):
-            write_text(out, rows, suffix=".csv", line_end="\r\n")
 
 
 def read_handed_back(path: Path) -> dict[str, Any] | None:

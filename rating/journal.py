@@ -52,7 +52,7 @@ class Journal:
             # Unbuffered: what a full disk refused must not come along with the next line.
             self._file = open(self.path, "ab", buffering=0, opener=without_links)  # noqa: SIM115 (kept open)
             # What a power cut left of a line was never acknowledged.
-            self._file.truncate(_whole_length(self.path))
+            self._file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
             sync(folder)
 
     def close(self) -> None:
@@ -132,8 +132,3 @@ def read_entry(row: Any, order: Sequence[str], labels: Sequence[str | None] = LA
     if time is None or time.tzinfo is None:
         raise ValueError("at: not a time in ISO 8601 with its zone")
     return Entry(place=place, label=label, reason=reason, at=time)
-
-
-def _whole_length(path: Path) -> int:
-    """The bytes of the lines that were finished."""
-    return path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0

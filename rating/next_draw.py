@@ -18,7 +18,7 @@ from typing import Final
 
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment
-from rating.plan import Drawn, Rater, RatingPlan, blind_text, columns_of_models, item_of, named_models
+from rating.plan import Drawn, RatingPlan, blind_text, columns_of_models, item_of, named_models
 
 STRATA: Final = 3
 LEAST_IN_STRATUM: Final = 4  # prompts; of fewer no strata are made
@@ -123,8 +123,7 @@ def _add_prompts(
     counts = _allocate([(len(part.rows), part.spread) for part in strata], list(map(len, free)), wanted)
     new = [row for part, count in zip(free, counts, strict=True) for row in rng.sample(part, count)]
     rng.shuffle(new)
-    keys = {item.id: secrets.token_hex(6) for row in new for item in row}
-    drawn = taken | set(keys)
+    drawn = taken | {item.id for row in new for item in row}
     chances: dict[str, float] = {}
     for part in strata:
         _check_chances(plan, part)
@@ -132,13 +131,13 @@ def _add_prompts(
             share = sum(item.id in drawn for item in column) / len(column)
             chances |= {item.id: share for item in column}
     added = {
-        token: [keys[item.id] for row in new[number :: plan.people] for item in row]
+        token: [item.id for row in new[number :: plan.people] for item in row]
         for number, token in enumerate(plan.raters)
     }
     shown = sorted({round(chances[identity], 2) for identity in drawn if identity in chances})
     spread = f"{shown[0]:g}" if len(shown) == 1 else f"{shown[0]:g} to {shown[-1]:g}"
     by_judge = f", from {len(strata)} strata of the judge's score" if len(strata) > 1 else ""
-    drawn_now = _extend(plan, [item for row in new for item in row], keys, chances, added, rng)
+    drawn_now = _extend(plan, [item for row in new for item in row], chances, added, rng)
     few = () if len(new) == wanted else (f"fewer than {each} per rater: no more prompts are left",)
     return replace(
         drawn_now,
@@ -194,8 +193,8 @@ def _add_models(
         chance |= mine
         read[token] = sorted(prompt for prompt in mine if len(replies.get(prompt, ())) == len(unrated))
     there = sorted({prompt for prompts in read.values() for prompt in prompts})
+    names = ", ".join(sorted(unrated))
     if not there:
-        names = ", ".join(sorted(unrated))
         raise UserError(
             f"rate next: {names} have no reply to a prompt of the plan; make a new plan with all models"
         )
@@ -207,31 +206,29 @@ def _add_models(
     kept = set(order[: max(1, round(share * len(order)))])
     share = len(kept) / len(order)
     new = [item for prompt in sorted(kept) for item in replies[prompt].values()]
-    keys = {item.id: secrets.token_hex(6) for item in new}
     chances = {item.id: share * chance[item.prompt_digest] for item in new}
     added = {
-        token: [keys[item.id] for prompt in prompts if prompt in kept for item in replies[prompt].values()]
+        token: [item.id for prompt in prompts if prompt in kept for item in replies[prompt].values()]
         for token, prompts in read.items()
     }
-    names = ", ".join(sorted(unrated))
-    drawn = _extend(plan, new, keys, chances, added, rng)
+    drawn = _extend(plan, new, chances, added, rng)
     return replace(drawn, summary=f"{names}: on {len(kept)} prompts that are in the plan")
 
 
 def _extend(
     plan: RatingPlan,
     new: Sequence[Exchange],
-    keys: Mapping[str, str],
     chances: Mapping[str, float],
     added: Mapping[str, list[str]],
     rng: random.Random,
 ) -> Drawn:
-    """Return the plan with new replies, `added` to each rater's in random order; chances are by id."""
+    """Return the plan with new replies, `added` to each rater's in random order; both are by id."""
+    keys = {item.id: secrets.token_hex(6) for item in new}
     items = {**plan.items, **{keys[item.id]: item_of(item) for item in new}}
     items = {key: replace(item, chance=chances.get(item.id, item.chance)) for key, item in items.items()}
+    more = {token: [keys[reply] for reply in rng.sample(ids, len(ids))] for token, ids in added.items()}
     raters = {
-        token: Rater(name=rater.name, order=(*rater.order, *rng.sample(added[token], len(added[token]))))
-        for token, rater in plan.raters.items()
+        token: replace(rater, order=(*rater.order, *more[token])) for token, rater in plan.raters.items()
     }
     each = max(len(rater.order) for rater in raters.values())
     return Drawn(

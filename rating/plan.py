@@ -30,6 +30,7 @@ REPEATS: Final = 1  # replies that a person rates twice
 WORDS_A_MINUTE: Final = 200  # that people read
 SECONDS_A_RATING: Final = 5.0  # to choose a label
 LEAST_EACH: Final = 5  # so that checks are not all that a person rates
+Texts = Mapping[str, Mapping[str, Any]]  # what raters read of each reply, by its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class Drawn:
     """A plan, the texts of replies that were drawn by their keys, a `summary` and `notes` for its maker."""
 
     plan: RatingPlan
-    texts: Mapping[str, Mapping[str, Any]]
+    texts: Texts
     summary: str = ""
     notes: tuple[str, ...] = ()
 
@@ -114,13 +115,13 @@ def draw_plan(
     columns, notes = columns_of_models(pool, each, rng)
     is_crossed = not notes
     models, size = len(columns), sum(map(len, columns))
-    least = min(map(len, columns))
     anchors, kept = _take_anchors(columns, each, rng)
     share = min(each - REPEATS - len(anchors), models * min(map(len, kept)))
-    if share + REPEATS + len(anchors) < each:
-        few = columns[[len(column) for column in columns].index(least)][0].model
-        why = f"{few!r} has only {least}" if models > 1 else f"there are only {least}"
-        notes.append(f"each rater gets {share + REPEATS + len(anchors)} replies, not {each}: {why}")
+    count = share + REPEATS + len(anchors)
+    if count < each:
+        fewest = min(columns, key=len)
+        why = f"{fewest[0].model!r} has only" if models > 1 else "there are only"
+        notes.append(f"each rater gets {count} replies, not {each}: {why} {len(fewest)}")
     keys = {id(item): secrets.token_hex(6) for item in pool}
     shares = [[keys[id(item)] for item in taken] for taken in _deal(kept, people, share)]
     shown = [keys[id(item)] for item in anchors]
@@ -267,10 +268,8 @@ def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
 def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
     """Return notes on replies that mention a model's name; short names must be whole words."""
     names = [re.escape(name) for name in models if len(name) > 3]
-    if not names:
-        return []
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
-    leaks = [item for item in taken if named.search(item.response)]
+    leaks = [item for item in taken if names and named.search(item.response)]
     if not leaks:
         return []
     first = f"the first is {leaks[0].id!r}"
@@ -279,13 +278,12 @@ def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
 
 def write_plan(drawn: Drawn, folder: Path) -> None:
     """Write a plan's folder; the plan last, so that its presence means that the folder is whole."""
-    place = folder / PLAN_FILE
-    if place.exists():
+    if (folder / PLAN_FILE).exists():
         raise UserError(f"{folder}: has a plan already, which ratings may use; set another --out")
     replace_plan(drawn.plan, drawn.texts, folder)
 
 
-def replace_plan(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+def replace_plan(plan: RatingPlan, texts: Texts, folder: Path) -> None:
     """Write a plan over the one that is there, if any: its texts first."""
     place = folder / PLAN_FILE
     write_rows(folder / TEXTS_FILE, ({"key": key, **text} for key, text in texts.items()))

@@ -1,15 +1,12 @@
 """The rating page over HTTP: a link for each rater, and ratings on the disk before they are answered."""
 
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from pydantic import Field
-from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from data.input_limits import LARGEST_RATING, LONGEST_REASON
@@ -18,14 +15,10 @@ from data.tables import to_json
 from rating.handouts import page_items, rating_page
 from rating.journal import Conflict, Entry, Journal, lock_plan
 from rating.plan import read_plan, read_texts
-from server.http_errors import RequestRefused, send_refused
-from server.middleware import RequestChecks
-from server.requests import StrictModel, StrictRoute
+from server.http_errors import RequestRefused
+from server.middleware import send_page
+from server.requests import StrictModel, make_strict_app
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 ASK_FOR_LINK: Final = Path(__file__).parent / "templates" / "ask-for-link.html"
 
 
@@ -78,12 +71,7 @@ def make_rating_app(
             yield
             app.state.service.journal.close()
 
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan)
-    app.router.route_class = StrictRoute
-    app.state.max_body = LARGEST_RATING
-    app.add_middleware(RequestChecks, hosts=hosts, key="", metrics=None)
-    for kind in (RequestRefused, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, send_refused)
+    app = make_strict_app(max_body=LARGEST_RATING, hosts=hosts, openapi_url=None, lifespan=lifespan)
 
     def service_of(request: Request, token: str) -> RatingService:
         service: RatingService = request.app.state.service
@@ -102,9 +90,8 @@ def make_rating_app(
             response = ask_for_link()
             response.status_code = 404
             return response
-        nonce = secrets.token_urlsafe(16)
-        html = rating_page({"server": True, "token": token}, nonce, unit=request.app.state.service.plan.unit)
-        return HTMLResponse(html, headers={"Content-Security-Policy": POLICY.format(nonce)})
+        given, unit = {"server": True, "token": token}, request.app.state.service.plan.unit
+        return send_page(lambda nonce: rating_page(given, nonce, unit=unit))
 
     @app.get("/r/{token}/state")
     def state(request: Request, token: str) -> Response:

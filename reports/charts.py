@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from calibration.estimate import Estimate
 from data.text import MINUS, AnyEstimate, ends_of
@@ -133,14 +133,11 @@ LINE_LETTERS = 38  # for a name and a figure in the narrowest chart; the table h
 LINE_HEIGHT, ABOVE_LINES, BELOW_LINES = 44, 6, 30  # in pixels; below the lines is the axis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """A value on a line, with its interval if there is one; nothing is drawn of what is undefined."""
 
     look: Look
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    estimate: AnyEstimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +151,6 @@ class Line:
     figure: str
     marks: tuple[Mark, ...]
     band: tuple[float, float] | None = None
-
-
-def mark(look: Look, estimate: AnyEstimate) -> Mark:
-    """Mark an estimate with its interval."""
-    value, low, high = ends_of(estimate)
-    return Mark(look=look, value=value if value is None or math.isfinite(value) else None, low=low, high=high)
 
 
 def dot_plot(
@@ -181,7 +172,7 @@ def dot_plot(
     if description is None:
         description = "; ".join(f"{line.name} {line.figure}{unit}" for line in lines)
     if domain is None:
-        values = [end for line in lines for mark in line.marks for end in (mark.value, mark.low, mark.high)]
+        values = [end for line in lines for mark in line.marks for end in ends_of(mark.estimate)]
         bands = [end for line in lines if line.band is not None for end in line.band]
         domain = span([*values, *bands, reference], least=0.05)
     bottom = ABOVE_LINES + LINE_HEIGHT * len(lines)
@@ -192,15 +183,8 @@ def dot_plot(
         parts.append(words(text, x=x, y=bottom + 20, class_="tick", text_anchor="middle"))
     for number, line in enumerate(lines):
         parts.append(_row(line, ABOVE_LINES + LINE_HEIGHT * number, domain, reference))
-    svg = drawing(
-        *parts,
-        name=name,
-        title=title,
-        description=description,
-        class_="strips",
-        width="100%",
-        height=bottom + BELOW_LINES,
-    )
+    frame = {"class_": "strips", "width": "100%", "height": bottom + BELOW_LINES}
+    svg = drawing(*parts, name=name, title=title, description=description, **frame)
     return Figure(caption=caption, svg=svg)
 
 
@@ -250,13 +234,13 @@ def shorten(name: str, room: int) -> str:
 
 
 def _mark(mark: Mark, middle: int, domain: tuple[float, float]) -> str:
-    whisker = ""
-    if mark.low is not None and mark.high is not None:
-        low, high = across(mark.low, domain), across(mark.high, domain)
-        whisker = element("line", x1=low, x2=high, y1=middle, y2=middle, class_=f"whisker {mark.look}")
-    if mark.value is None:
+    whisker, (value, low, high) = "", ends_of(mark.estimate)
+    if low is not None and high is not None:
+        ends = {"x1": across(low, domain), "x2": across(high, domain)}
+        whisker = element("line", **ends, y1=middle, y2=middle, class_=f"whisker {mark.look}")
+    if value is None or not math.isfinite(value):
         return whisker
-    return whisker + shape(mark.look, across(mark.value, domain), middle)
+    return whisker + shape(mark.look, across(value, domain), middle)
 
 
 def shape(look: str, x: str, y: float, more: str = "") -> str:
@@ -272,13 +256,7 @@ def _px(place: float) -> str:
 SQUARE_LEFT, SQUARE_TOP, SQUARE = 40, 10, 232  # the place and size of a reliability diagram, in pixels
 
 
-def reliability(
-    curve: Sequence[tuple[float, Estimate]],
-    *,
-    name: str,
-    title: str,
-    description: str,
-) -> str:
+def reliability(caption: str, curve: Sequence[tuple[float, Estimate]], *, name: str, title: str) -> Figure:
     """Draw the observed frequency over the predicted probability; on the diagonal the two are the same."""
     end, floor = SQUARE_LEFT + SQUARE, SQUARE_TOP + SQUARE
 
@@ -313,8 +291,13 @@ def reliability(
         words("judge says, %", x=x(0.5), y=floor + 36, **axis),
         words("people say, %", x=12, y=middle, **axis, transform=f"rotate(-90 12 {middle:g})"),
     ]
-    box = f"0 0 {end + 12} {floor + 44}"
-    return drawing(*parts, name=name, title=title, description=description, class_="square", viewBox=box)
+    description = "; ".join(
+        f"predicted {100 * predicted:.0f}%, observed {100 * observed.value:.0f}%"
+        for predicted, observed in curve
+    )
+    frame = {"class_": "square", "viewBox": f"0 0 {end + 12} {floor + 44}"}
+    svg = drawing(*parts, name=name, title=title, description=description, **frame)
+    return Figure(caption=caption, svg=svg)
 
 
 LINES_TOP, LINES_FLOOR, LINES_HEIGHT = 18, 150, 176  # of a line chart, in pixels; below the floor is the axis

@@ -1,6 +1,6 @@
 """The page of judged conversations: each with the judge's curve over its turns, its best and worst reply."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,9 +12,9 @@ from data.records import CONVERSATION, LABELS, Exchange, Judgment
 from data.storage import Source
 from data.tables import Exchanges
 from data.text import UNDEFINED, ends_of, listed, number
-from judge.scoring import RunSummary
+from judge.scoring import ScoredModel, SummarizedRun
 from reports.charts import line_chart
-from reports.page import Example, Look, Page, Said, Section, Table, row
+from reports.page import Example, Look, Page, Said, Section, Table, table_of
 from reports.share_table import printed_share
 
 LOWEST, HIGHEST = 16, 8  # conversations shown, where there are more
@@ -34,28 +34,22 @@ class JudgedConversation:
         return tuple(self.judgment.curve or ())
 
     @property
-    def worst(self) -> int | None:
-        """The place of its lowest reply, the first of several; none where all are alike."""
-        return self._first(min)
-
-    @property
-    def best(self) -> int | None:
-        """The place of its highest reply, the first of several; none where all are alike."""
-        return self._first(max)
-
-    def _first(self, choose: Callable[[list[float]], float]) -> int | None:
+    def extremes(self) -> tuple[int | None, int | None]:
+        """The places of its lowest and its highest reply, the first of several; none where all are alike."""
         scores = [score for score in self.curve if score is not None]
-        return self.curve.index(choose(scores)) if len(set(scores)) > 1 else None
+        if len(set(scores)) < 2:
+            return None, None
+        return self.curve.index(min(scores)), self.curve.index(max(scores))
 
 
-def conversation_page(
-    judged: Sequence[JudgedConversation],
-    *,
-    verdict: Sequence[str],
-    notes: Sequence[str] = (),
-    foot: str = "",
-) -> Page:
-    """Make the page: what is said of the models, a table of all, and the conversations one by one."""
+def conversation_page(source: Source, scored: SummarizedRun) -> Page:
+    """Make the page of a run: each model's share, a table of all, and the conversations one by one."""
+    summary, by_id = scored.summary, {item.id: item for item in scored.judgments()}
+    judged = [
+        JudgedConversation(exchange=exchange, judgment=by_id[exchange.id])
+        for exchange in Exchanges(source, on_bad=lambda bad: None, unit=CONVERSATION)
+        if exchange.id in by_id
+    ]
     ordered = sorted(
         judged, key=lambda item: (item.judgment.score or 0.0, item.exchange.id, item.exchange.model)
     )
@@ -70,14 +64,14 @@ def conversation_page(
         kind="Conversations",
         title=listed(models) if len(models) <= 4 else f"{len(models)} models",
         subtitle=f"{count}, with the score of each reply",
-        verdict=tuple(verdict),
+        verdict=tuple(map(_describe_level, summary.models)),
         sections=(
             Section(
                 name="all",
                 title="All conversations",
                 short="All conversations",
                 tables=(_table(ordered),),
-                notes=tuple(notes),
+                notes=tuple(summary.caveats),
             ),
             Section(
                 name="talks",
@@ -92,64 +86,43 @@ def conversation_page(
                 examples=tuple(_card(number, item) for number, item in enumerate(shown, start=1)),
             ),
         ),
-        foot=foot,
+        foot=f"Judged by {summary.judge} {summary.version}.",
     )
 
 
-def read_judged(responses: Source, judgments: Iterable[Judgment]) -> list[JudgedConversation]:
-    """The conversations of a source that were judged, with what was said of them."""
-    by_id = {item.id: item for item in judgments}
-    return [
-        JudgedConversation(exchange=exchange, judgment=by_id[exchange.id])
-        for exchange in Exchanges(responses, on_bad=lambda bad: None, unit=CONVERSATION)
-        if exchange.id in by_id
-    ]
-
-
-def say_levels(summary: RunSummary) -> list[str]:
-    """What is said of each model, the best first, and what its figures rest on."""
-    lines = []
-    for model in summary.models:
-        share = printed_share(model)
-        if share is None:
-            lines.append(f"{model.name}: no share from {model.judged:,} conversations; add more.")
-            continue
-        value, low, high = (number(end, 0, scale=100) for end in ends_of(share))
-        interval = f", 95% CI [{low}, {high}]" if share.interval else " by the judge alone"
-        lines.append(f"{model.name}: Good share {value}%{interval} (n = {model.judged:,}).")
-    return lines
+def _describe_level(model: ScoredModel) -> str:
+    """Return a model's share of Good and what it rests on."""
+    share = printed_share(model)
+    if share is None:
+        return f"{model.name}: no share from {model.judged:,} conversations; add more."
+    value, low, high = (number(end, 0, scale=100) for end in ends_of(share))
+    interval = f", 95% CI [{low}, {high}]" if share.interval else " by the judge alone"
+    return f"{model.name}: Good share {value}%{interval} (n = {model.judged:,})."
 
 
 def _table(ordered: Sequence[JudgedConversation]) -> Table:
     """A row for each conversation, the lowest first."""
-    return Table(
+    return table_of(
+        ordered,
+        {
+            "conversation": lambda item: item.exchange.id,
+            "model": lambda item: item.exchange.model,
+            "replies": lambda item: len(split_conversation(item.exchange)),
+            "as a whole": _label,
+            "score": lambda item: number(item.judgment.score),
+            "first reply": lambda item: number(item.curve[0]) if item.curve else UNDEFINED,
+            "last": lambda item: number(item.curve[-1]) if item.curve else UNDEFINED,
+            "lowest": lambda item: _extreme(item, item.extremes[0]),
+            "highest": lambda item: _extreme(item, item.extremes[1]),
+        },
         caption="The lowest first; scores from 1 (Bad) to 3 (Good)",
-        head=(
-            "conversation",
-            "model",
-            "replies",
-            "as a whole",
-            "score",
-            "first reply",
-            "last",
-            "lowest",
-            "highest",
-        ),
-        rows=tuple(
-            row(
-                item.exchange.id,
-                item.exchange.model,
-                len(split_conversation(item.exchange)),
-                item.judgment.label or f"unscored: {item.judgment.unscored or UNDEFINED}",
-                number(item.judgment.score),
-                *(number(item.curve[place]) if item.curve else UNDEFINED for place in (0, -1)),
-                *(_extreme(item, place) for place in (item.worst, item.best)),
-            )
-            for item in ordered
-        ),
         words=frozenset({0, 1, 3}),
         is_folded=len(ordered) > LOWEST,
     )
+
+
+def _label(item: JudgedConversation) -> str:
+    return item.judgment.label or f"unscored: {item.judgment.unscored or UNDEFINED}"
 
 
 def _extreme(item: JudgedConversation, place: int | None) -> str:
@@ -166,14 +139,12 @@ def _card(number_: int, item: JudgedConversation) -> Example:
         "model": exchange.model,
         "feeling": exchange.emotion,
         "speaker": exchange.extra.get("speaker"),
-        "as a whole": judgment.label or f"unscored: {judgment.unscored}",
+        "as a whole": _label(item),
         "score": None if judgment.score is None else f"{number(judgment.score)} (from 1 to 3)",
     }
     return Example(
         title=title,
         facts=tuple((term, str(value)) for term, value in facts.items() if value is not None),
-        prompt=None,
-        response=None,
         figure=_curve(number_, item),
         talk=tuple(_said(item)),
     )
@@ -182,7 +153,8 @@ def _card(number_: int, item: JudgedConversation) -> Example:
 def _curve(number_: int, item: JudgedConversation) -> str:
     if all(score is None for score in item.curve):
         return ""
-    marks = {item.best: ", its best", item.worst: ", its worst"}
+    worst, best = item.extremes
+    marks = {best: ", its best", worst: ", its worst"}
     chart = line_chart(
         "",
         [f"reply {place}" for place in range(1, len(item.curve) + 1)],
@@ -192,8 +164,8 @@ def _curve(number_: int, item: JudgedConversation) -> str:
         tick=lambda value: LABELS[round(value) - 1] if value == round(value) else "",
         show=lambda score: number(score.value),
         notes={place: text for place, text in marks.items() if place is not None},
-        flagged=() if item.worst is None else (item.worst,),
-        best=item.best,
+        flagged=() if worst is None else (worst,),
+        best=best,
         domain=(1.0, float(len(LABELS))),
     )
     return chart.svg
@@ -201,16 +173,15 @@ def _curve(number_: int, item: JudgedConversation) -> str:
 
 def _said(item: JudgedConversation) -> Iterator[Said]:
     """Every turn, the replies with their score."""
-    marks: Mapping[int | None, Look] = {item.worst: "worst", item.best: "best"}
+    worst, best = item.extremes
+    marks: Mapping[int | None, Look] = {worst: "worst", best: "best"}
     place = 0
     for turn in all_turns(item.exchange):
         if turn.speaker != LISTENER:
             yield Said(who="Speaker", text=turn.text)
             continue
-        is_known = place < len(item.curve)
-        look: Look = marks.get(place, "reply") if is_known else "reply"
-        figure = (
-            f"{number(item.curve[place])}{f', its {look}' if look != 'reply' else ''}" if is_known else ""
-        )
+        look: Look = marks.get(place, "reply")
+        figure = number(item.curve[place]) if place < len(item.curve) else ""
+        figure += "" if look == "reply" else f", its {look}"
         yield Said(who=f"Reply {place + 1}", text=turn.text, mark=figure, look=look)
         place += 1

@@ -18,7 +18,7 @@ STRONGEST_TINT = 0.55  # of the pure color; more would make the text unreadable
 
 def as_page(page: Page) -> str:
     """Make one HTML file that asks for nothing else and runs no script."""
-    return str(_template().render(page=page, key_mark=_key_mark, tint=_tint)) + "\n"
+    return str(_template().render(page=page)) + "\n"
 
 
 def make_environment(*folders: Path) -> "Environment":
@@ -44,6 +44,8 @@ def _template() -> "Template":
     environment = make_environment()
     # A number and its percent sign stay on one line.
     environment.filters["tidy"] = lambda text: re.sub(r"(?<=\d) (?=%|points)", "\N{NO-BREAK SPACE}", text)
+    environment.globals["key_mark"] = _key_mark
+    environment.filters["tint"] = lambda value: f"{STRONGEST_TINT * min(1.0, abs(value)):.2f}"
     return environment.get_template("report.html.j2")
 
 
@@ -55,7 +57,3 @@ def _key_mark(look: str) -> str:
     else:
         inside = element("line", x1=1, x2=23, y1=9, y2=9, class_=f"whisker {look}") + shape(look, "12", 9)
     return element("svg", inside, width=24, height=18, aria_hidden="true")
-
-
-def _tint(value: float) -> str:
-    return f"{STRONGEST_TINT * min(1.0, abs(value)):.2f}"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from data.text import UNDEFINED, count
+from data.text import count
 
 Item = TypeVar("Item")
 Look = Literal["reply", "best", "worst"]
@@ -59,9 +59,9 @@ class Example:
     """
 
     title: str
-    facts: tuple[tuple[str, str], ...]
-    prompt: str | None
-    response: str | None
+    facts: tuple[tuple[str, str], ...] = ()
+    prompt: str | None = None
+    response: str | None = None
     replies: tuple[tuple[str, str], ...] = ()
     figure: str = ""
     talk: tuple[Said, ...] = ()
@@ -71,8 +71,9 @@ class Example:
 class Section:
     """A part of the report; `key` explains the marks of its figures.
 
-    Only HTML shows `name`, where a link leads, and `short`, what the contents call it. Where it `is_beside`,
-    its one figure is next to its tables if there is room. The last sections of a page may be `is_folded`.
+    Only HTML shows `name`, where a link leads, and `short`, what the contents call it unless by its name.
+    Where it `is_beside`, its one figure is next to its tables if there is room. The last sections of a page
+    may be `is_folded`.
     """
 
     name: str = ""
@@ -115,14 +116,7 @@ def row(*cells: Any) -> tuple[Cell, ...]:
     return tuple(cell if isinstance(cell, Cell) else Cell(_text(cell)) for cell in cells)
 
 
-def table_of(
-    items: Iterable[Item],
-    columns: Mapping[str, Callable[[Item], Any]],
-    *,
-    caption: str = "",
-    words: frozenset[int] = frozenset({0}),
-    is_folded: bool = False,
-) -> Table:
+def table_of(items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]], **about: Any) -> Table:
     """Make a table with a row for each item; `columns` are functions of the item by head.
 
     >>> table = table_of([2, 3], {"number": str, "square": lambda number: number**2})
@@ -130,10 +124,8 @@ def table_of(
     (('number', 'square'), ['3', '9'])
     """
     rows = tuple(row(*(cell_of(item) for cell_of in columns.values())) for item in items)
-    return Table(caption=caption, head=tuple(columns), rows=rows, words=words, is_folded=is_folded)
+    return Table(head=tuple(columns), rows=rows, **about)
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return UNDEFINED
-    return count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return count(value) if value is None or type(value) is int else str(value)

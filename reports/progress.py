@@ -27,13 +27,8 @@ def progress(
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn(doing),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[cost]}"),
-    )
+    cost = TextColumn("{task.fields[cost]}")
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), cost)
     with Progress(*columns, console=open_screen(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=None, cost="")
 

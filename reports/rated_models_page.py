@@ -100,20 +100,14 @@ def _verdict(compared: RatedComparison) -> Iterator[str]:
             " units)."
         )
     if compared.emotions:
-        yield _significant(compared)
+        tests = ((item.yates.p, item.q, item.p_holm) for item in compared.emotions)
+        alone, after_bh, after_holm = (sum(p < ALPHA for p in values) for values in zip(*tests, strict=True))
+        yield (
+            f"Tests of one emotion and model below 0.05: {alone} of {len(compared.emotions)};"
+            f" {after_bh} after Benjamini-Hochberg, {after_holm} after Holm."
+        )
     if compared.left_out:
         yield f"Left out: {listed(list(compared.left_out))}."
-
-
-def _significant(compared: RatedComparison) -> str:
-    alone, after_bh, after_holm = (
-        sum(p < ALPHA for p in values)
-        for values in zip(*((item.yates.p, item.q, item.p_holm) for item in compared.emotions), strict=True)
-    )
-    return (
-        f"Tests of one emotion and model below 0.05: {alone} of {len(compared.emotions)};"
-        f" {after_bh} after Benjamini-Hochberg, {after_holm} after Holm."
-    )
 
 
 def _caption(group: RatedGroup) -> str:

@@ -6,7 +6,7 @@ from math import isfinite
 
 from data.text import number, percent, show_estimate
 from judge.robustness.run import FamilyResult, Robustness, RobustnessCheck
-from reports.charts import Line, Look, dot_plot, mark, signed_tick
+from reports.charts import Line, Look, Mark, dot_plot, signed_tick
 from reports.page import Page, Section, Table, table_of
 
 KINDS = {
@@ -39,10 +39,7 @@ def robustness_page(found: Robustness) -> Page:
         verdict=_summary(found),
         sections=(
             Section(
-                name="targets",
-                title="Targets",
-                short="Targets",
-                tables=(_checks(found.targets, "Targets; shares in %"),),
+                name="targets", title="Targets", tables=(_checks(found.targets, "Targets; shares in %"),)
             ),
             _families_section(found),
             _effects_section(found),
@@ -99,7 +96,6 @@ def _families_section(found: Robustness) -> Section:
     return Section(
         name="families",
         title="Included replies, rewritten: unkind ones turned Good, kind ones turned Bad",
-        short="Families",
         tables=(
             table_of(
                 (found.overall, found.test_only, *found.families),
@@ -151,7 +147,7 @@ def _effects_section(found: Robustness) -> Section:
                     Line(
                         name=item.name,
                         figure=f"{number(item.figure.value, 2, sign=True)}, {item.result}",
-                        marks=(mark(RESULTS[item.result], item.figure),),
+                        marks=(Mark(RESULTS[item.result], item.figure),),
                         band=(item.least, item.most),
                     )
                     for item in found.effects

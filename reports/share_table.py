@@ -175,11 +175,6 @@ def _is_open(share: Estimate) -> bool:
     return share.interval is not None and (share.interval.low <= 0 or share.interval.high >= 1)
 
 
-def _fit_notes(model: ScoredModel, unit: str) -> list[str]:
-    """Return what is to be said about how the replies fit their prompts."""
-    return fit_messages(model.fit) if unit == REPLY and model.judged >= LEAST_REPLIES else []
-
-
 def _half_width(share: Estimate) -> float:
     return (share.interval.high - share.interval.low) / 2 if share.interval else 0.0
 
@@ -188,7 +183,8 @@ def _warnings(scored: SummarizedRun, limit: int | None) -> list[str]:
     summary, counts = scored.summary, scored.manifest["counts"]
     listed_in = f"left out of the figures and listed in {scored.folder / READING_LIST}, for `rate plan`; "
     models, noun = summary.models, NOUNS[summary.unit]
-    lines = [f"{model.name}: {text}." for model in models for text in _fit_notes(model, summary.unit)]
+    fitted = [model for model in models if summary.unit == REPLY and model.judged >= LEAST_REPLIES]
+    lines = [f"{model.name}: {text}." for model in fitted for text in fit_messages(model.fit)]
     lines += say_flags(summary.flagged, listed_in)
     few = [f"{model.name} ({model.judged:,})" for model in models if 0 < model.judged < LEAST_REPLIES]
     if few:

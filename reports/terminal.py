@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -94,13 +93,22 @@ def axis(width: int) -> str:
 
 
 def print_tables(tables: Sequence[Table], screen: Console) -> None:
-    """Print tables with their captions, an empty line between two."""
+    """Print tables with their captions, an empty line between two.
+
+    Of a table that does not fit, each row gets a line for each column: rich would silently remove columns.
+    """
     for number, table in enumerate(tables):
         if number:
             screen.print()
         if table.caption:
             print_text(screen, table.caption, "dim")
-        print_table(screen, _grid(table, screen.width))
+        lines, gap = _lay_out(table, screen.width)
+        widths = _widths(lines)
+        least = [min(width, NARROWEST) if at in table.words else width for at, width in enumerate(widths)]
+        if sum(least) + gap * (len(least) - 1) <= screen.width:
+            screen.print(_grid(table, lines, gap))
+        else:
+            _print_rows(lines, screen)
 
 
 def print_lines(lines: Sequence[str], screen: Console) -> None:
@@ -109,71 +117,52 @@ def print_lines(lines: Sequence[str], screen: Console) -> None:
         screen.print(Text(printable(line)), style="dim", soft_wrap=True)
 
 
-def print_table(console: Console, grid: Grid) -> None:
-    """Print a table where it fits; else each row with a line for each column, so that nothing is cut off.
+def _lay_out(table: Table, width: int) -> tuple[list[list[str]], int]:
+    """Return all texts of a table, the head first, and the gap between its columns.
 
-    Not left to rich, which silently removes columns that do not fit.
+    Cells of two lines go on one where there is room, and names of rows fold where not.
     """
-    gap = sum(grid.padding[1::2])
-    if sum(map(_least_width, grid.columns)) + gap * (len(grid.columns) - 1) <= console.width:
-        console.print(grid)
-        return
-    heads = [_on_one_line(column.header) for column in grid.columns]
-    wide = max(map(cell_len, heads[1:]), default=0)
-    for name, *cells in zip(*(column.cells for column in grid.columns), strict=True):
-        console.print(Text(_on_one_line(name), style="bold"), overflow="fold")
-        for head, cell in zip(heads[1:], cells, strict=True):
-            text = _on_one_line(cell)
-            if text:
-                console.print(Text(f"  {head}{' ' * (wide - cell_len(head))}  {text}"), overflow="fold")
-
-
-def _least_width(column: Column) -> int:
-    lines = [line for item in (column.header, *column.cells) for line in _plain(item).split("\n")]
-    widest = max(map(cell_len, lines), default=0)
-    return widest if column.no_wrap else min(widest, max(column.min_width or 0, NARROWEST))
-
-
-def _on_one_line(item: object) -> str:
-    return " ".join(_rejoin(_plain(item)).split())
-
-
-def _rejoin(text: str) -> str:
-    """A name that was broken at its slash in one piece again."""
-    return text.replace("/\n", "/")
-
-
-def _plain(item: object) -> str:
-    return item.plain if isinstance(item, Text) else str(item)
-
-
-def _grid(table: Table, width: int) -> Grid:
-    """Lay a table out: cells of two lines go on one where there is room, and names of rows fold where not."""
-    lines = [list(table.head), *([cell.text for cell in cells] for cells in table.rows)]
-    on_one = [[_rejoin(text).replace("\n", " ") for text in line] for line in lines]
-    lines[0] = [_fold(name) for name in lines[0]]
-    gaps = len(table.head) - 1
+    texts = [list(table.head), *([cell.text for cell in cells] for cells in table.rows)]
+    head, *rows = ([printable_lines(text) for text in line] for line in texts)
+    on_one = [[_rejoin(text).replace("\n", " ") for text in line] for line in (head, *rows)]
+    lines = [[_fold(name) for name in head], *rows]
     for shown, gap in ((on_one, 2), (on_one, 1), (lines, 2), (lines, 1)):
-        short = max(0, NARROWEST - _width([line[:1] for line in shown]))  # of what the names get at least
-        if _width(shown) + short + gap * gaps <= width:
+        widths = _widths(shown)
+        short = max(0, NARROWEST - widths[0])  # of what the names get at least
+        if sum(widths) + short + gap * (len(widths) - 1) <= width:
             break
+    return shown, gap
+
+
+def _grid(table: Table, lines: Sequence[Sequence[str]], gap: int) -> Grid:
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    for number, name in enumerate(shown[0]):
+    for number, name in enumerate(lines[0]):
         is_name = number in table.words
         grid.add_column(
-            _cell(name),
+            Text(name),
             justify="left" if is_name else "right",
             no_wrap=not is_name,
             overflow="fold",
             min_width=NARROWEST if number == 0 else None,
         )
-    for number, line in enumerate(shown[1:]):
-        grid.add_row(*map(_cell, line), style="dim" if number in table.dim else None)
+    for number, line in enumerate(lines[1:]):
+        grid.add_row(*map(Text, line), style="dim" if number in table.dim else None)
     return grid
 
 
-def _cell(text: str) -> Text:
-    return Text(printable_lines(text))
+def _print_rows(lines: Sequence[Sequence[str]], screen: Console) -> None:
+    (_, *heads), *rows = ([" ".join(_rejoin(text).split()) for text in line] for line in lines)
+    wide = max(map(cell_len, heads), default=0)
+    for name, *cells in rows:
+        screen.print(Text(name, style="bold"), overflow="fold")
+        for head, text in zip(heads, cells, strict=True):
+            if text:
+                screen.print(Text(f"  {head}{' ' * (wide - cell_len(head))}  {text}"), overflow="fold")
+
+
+def _rejoin(text: str) -> str:
+    """A name that was broken at its slash in one piece again."""
+    return text.replace("/\n", "/")
 
 
 def _fold(name: str) -> str:
@@ -192,9 +181,9 @@ def _fold(name: str) -> str:
     return "\n".join(lines)
 
 
-def _width(lines: list[list[str]]) -> int:
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
     columns = zip(*lines, strict=True)
-    return sum(max(cell_len(part) for text in column for part in text.split("\n")) for column in columns)
+    return [max(cell_len(part) for text in column for part in text.split("\n")) for column in columns]
 
 
 @contextmanager

@@ -8,10 +8,8 @@ from data.text import show
 from reports.page import Table, row
 from reports.terminal import open_screen, print_lines, print_tables
 
-Row = Mapping[str, Any]
 
-
-def print_tuned(tuned: Row) -> None:
+def print_tuned(tuned: Mapping[str, Any]) -> None:
     """Print a tuned judge's figures before and after, and what one must know to read them."""
     held_out, replies = tuned["held_out"], tuned["replies"]
     unscored, sides = held_out["unscored"], ("before", "after", "difference")

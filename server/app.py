@@ -1,7 +1,6 @@
 """The routes of the server."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,11 +11,9 @@ from string import Template
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
-from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 import reports
 from data.errors import UserError
@@ -25,9 +22,9 @@ from data.records import EMOTIONS, Exchange, Judgment, unscored
 from data.tables import to_json
 from judge.explanation import check_explainable
 from server import chat_completions, decisions
-from server.http_errors import RequestRefused, send_refused
-from server.middleware import Metrics, RequestChecks, log, place_of
-from server.requests import NoExchange, ScoreRequest, SharesRequest, StrictRoute, read_input, read_turns
+from server.http_errors import RequestRefused
+from server.middleware import Metrics, log, place_of, send_page
+from server.requests import NoExchange, ScoreRequest, SharesRequest, make_strict_app, read_input, read_turns
 from server.served_judge import PROBE, BadJudgment, ServedJudge
 from server.work_queue import QueueFull, Task, WorkQueue
 
@@ -43,10 +40,6 @@ REFUSALS: Final = {
     503: "Too many exchanges are waiting; Retry-After is the number of seconds to wait.",
 }
 LAST_SECONDS: Final = 3.0  # to finish the runs under way at shutdown
-PAGE_POLICY: Final = (
-    "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +47,6 @@ class Limits:
     """Limits of one request and of the queue."""
 
     queue: int = MOST_QUEUED
-    texts: int = LONGEST_EXCHANGE
     exchanges: int = MOST_EXCHANGES
     body: int = LARGEST_BODY
 
@@ -108,20 +100,8 @@ def make_app(
         await asyncio.to_thread(queue.stop, LAST_SECONDS)
         served.close()
 
-    # Without documentation pages: FastAPI's load their scripts from a CDN.
-    app = FastAPI(
-        title="empathy-judge",
-        version=served.judge.version,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
-    )
-    app.router.route_class = StrictRoute
-    app.state.max_body = limits.body
-    app.add_middleware(RequestChecks, hosts=hosts, key=key, metrics=metrics)
-    for kind in (RequestRefused, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, send_refused)
+    about: dict[str, Any] = {"title": "empathy-judge", "version": served.judge.version, "lifespan": lifespan}
+    app = make_strict_app(max_body=limits.body, hosts=hosts, key=key, metrics=metrics, **about)
     app.openapi = cache(lambda: _describe(app))  # type: ignore[method-assign]
     _add_routes(app, JudgmentService(served, queue, limits, metrics))
     return app
@@ -166,24 +146,22 @@ class JudgmentService:
         if len(rows) > most:
             message = f"exchanges: {len(rows)}; at most {most} are accepted per request"
             raise RequestRefused(400, message, param="exchanges")
-        exchanges: list[Exchange] = []
-        seen: set[str] = set()
+        exchanges: dict[str, Exchange] = {}
         for place, row in enumerate(rows):
             exchange = read_turns(row, place=f"exchanges.{place}", number=place + 1)
             self.check_length(exchange, f"exchanges.{place}")
-            if exchange.id in seen:
+            if exchange.id in exchanges:
                 here = f"exchanges.{place}.id"
                 raise RequestRefused(400, f"{here}: {exchange.id[:40]!r} is a duplicate", param=here)
-            seen.add(exchange.id)
-            exchanges.append(exchange)
-        return exchanges
+            exchanges[exchange.id] = exchange
+        return list(exchanges.values())
 
     def check_length(self, exchange: Exchange, place: str) -> None:
         """Refuse an exchange whose texts are too long together."""
         turns = (turn.text for turn in exchange.dialogue)
         size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
-        if size > self.limits.texts:
-            message = f"{place}: {size:,} characters in total; at most {self.limits.texts:,} are accepted"
+        if size > LONGEST_EXCHANGE:
+            message = f"{place}: {size:,} characters in total; at most {LONGEST_EXCHANGE:,} are accepted"
             raise RequestRefused(400, message, param=place)
 
     async def run(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
@@ -257,22 +235,6 @@ class JudgmentService:
         self.metrics.count_judgment(judgment.label)
         return judgment
 
-    async def decide(self, request: Request, body: decisions.DecisionRequest) -> dict[str, Any]:
-        """Answer typed questions."""
-        served = self.find_model(body.model)
-        decisions.check_questions(body.questions, served)
-        judgment = await self.judge(request, served, partial(read_input, body.input, place="input"))
-        tokens = int((judgment.usage or {}).get("input_tokens", 0))
-        return decisions.write_decision(body, judgment, served, tokens)
-
-    async def complete(self, request: Request, body: chat_completions.ChatRequest) -> dict[str, Any]:
-        """Answer as a chat model that grades."""
-        served = self.find_model(body.model)
-        answer = chat_completions.read_format(body)
-        judgment = await self.judge(request, served, partial(chat_completions.read_chat, body))
-        name = f"{served.judge.name} {served.judge.version}"
-        return chat_completions.write_completion(body, answer, judgment, name)
-
 
 def _returns(answer: type[BaseModel]) -> dict[str, Any]:
     refusals = {
@@ -305,11 +267,18 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
 
     @app.post("/v1/decisions", **_returns(decisions.Decision))
     async def decide(request: Request, body: decisions.DecisionRequest) -> Response:
-        return _send_json(await service.decide(request, body))
+        model = service.find_model(body.model)
+        decisions.check_questions(body.questions, model)
+        judgment = await service.judge(request, model, partial(read_input, body.input, place="input"))
+        return _send_json(decisions.write_decision(body, judgment, model))
 
     @app.post("/v1/chat/completions", **_returns(chat_completions.Completion))
     async def complete(request: Request, body: chat_completions.ChatRequest) -> Response:
-        return _send_json(await service.complete(request, body))
+        model = service.find_model(body.model)
+        answer = chat_completions.read_format(body)
+        judgment = await service.judge(request, model, partial(chat_completions.read_chat, body))
+        name = f"{model.judge.name} {model.judge.version}"
+        return _send_json(chat_completions.write_completion(body, answer, judgment, name))
 
     def describe_model(name: str) -> dict[str, Any]:
         model = service.find_model(name)
@@ -325,8 +294,7 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        nonce = secrets.token_urlsafe(16)
-        return HTMLResponse(page_html(nonce), headers={"Content-Security-Policy": PAGE_POLICY.format(nonce)})
+        return send_page(page_html)
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -346,7 +314,7 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
 
 
 def page_html(nonce: str) -> str:
-    """Return the page to try the judge; only script and style with the nonce, new for each response, run.
+    """Return the page to try the judge.
 
     >>> page_html("b2s=").count('nonce="b2s="')
     2
@@ -357,14 +325,13 @@ def page_html(nonce: str) -> str:
 
 @cache
 def _page_parts() -> dict[str, str]:
-    ours = Path(__file__).parent / "templates"
+    def read(*names: str) -> str:
+        return "\n".join((Path(__file__).parent / "templates" / name).read_text("utf-8") for name in names)
+
     style = Path(*reports.__path__) / "templates" / "report.css"
-    files = {
-        "page": [ours / "try.html"],
-        "style": [style, ours / "try.css"],
-        "script": [ours / "try-result.js", ours / "try.js"],
+    return {
+        "page": read("try.html"),
+        "style": f"{style.read_text('utf-8')}\n{read('try.css')}",
+        "script": read("try-result.js", "try.js"),
+        "emotions": "".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS),
     }
-    texts = {
-        name: "\n".join(path.read_text(encoding="utf-8") for path in paths) for name, paths in files.items()
-    }
-    return texts | {"emotions": "".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS)}

@@ -101,25 +101,20 @@ def read_chat(request: ChatRequest) -> Exchange:
 
 def read_format(request: ChatRequest) -> AnswerFormat:
     """Read the format of the answer, and refuse one that no judgment fits."""
-    wanted = request.response_format
+    wanted, choice = request.response_format, request.tool_choice
     answer = AnswerFormat(is_json=wanted is not None and wanted.type == "json_object")
-    if request.tools and request.tool_choice != "none":
-        answer = _read_tool(request)
+    if request.tools and choice != "none":
+        name = choice.function.name if isinstance(choice, FunctionTool) else None
+        named = [tool.function for tool in request.tools if name in (None, tool.function.name)]
+        if len(named) != 1:
+            raise _unsupported("tools", "set tool_choice to the function to call")
+        answer = AnswerFormat(is_json=True, schema=named[0].parameters, tool=named[0].name)
     elif wanted is not None and wanted.type == "json_schema":
         if wanted.json_schema is None:
             raise _unsupported("response_format", "json_schema: missing")
         answer = AnswerFormat(is_json=True, schema=wanted.json_schema.content)
     _write_text(answer, SAMPLE, "")  # raises where a field cannot be filled in
     return answer
-
-
-def _read_tool(request: ChatRequest) -> AnswerFormat:
-    choice = request.tool_choice
-    wanted = choice.function.name if isinstance(choice, FunctionTool) else None
-    named = [tool.function for tool in request.tools or () if wanted in (None, tool.function.name)]
-    if len(named) != 1:
-        raise _unsupported("tools", "set tool_choice to the function to call")
-    return AnswerFormat(is_json=True, schema=named[0].parameters, tool=named[0].name)
 
 
 def write_completion(

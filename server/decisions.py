@@ -123,10 +123,9 @@ def _find_problem(question: DecisionQuestion, served: ServedJudge) -> str | None
     )
 
 
-def write_decision(
-    request: DecisionRequest, judgment: Judgment, served: ServedJudge, tokens: int
-) -> dict[str, Any]:
+def write_decision(request: DecisionRequest, judgment: Judgment, served: ServedJudge) -> dict[str, Any]:
     """Write the answers to all questions about one judged exchange."""
+    tokens = int((judgment.usage or {}).get("input_tokens", 0))
     return {
         "model": request.model,
         "answers": [_answer(question, judgment, served) for question in request.questions],
@@ -151,10 +150,8 @@ def _answer(question: DecisionQuestion, judgment: Judgment, served: ServedJudge)
     if isinstance(question, PredicateQuestion):
         components = {**(judgment.components or {}), IS_GOOD: judgment.probabilities[LABELS[-1]]}
         if question.name not in components:
-            return {
-                **refusal,
-                "reason": f"the judge {served.judge.name!r} returned no value of this component",
-            }
+            reason = f"the judge {served.judge.name!r} returned no value of this component"
+            return {**refusal, "reason": reason}
         return {**row, "probability": components[question.name]}
     options, labels = zip(*_read_options(question), strict=True)
     probabilities = [judgment.probabilities[label] for label in labels]

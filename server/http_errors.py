@@ -40,19 +40,13 @@ class RequestRefused(Exception):
         )
 
 
-def refuse_invalid(error: RequestValidationError) -> RequestRefused:
-    """Convert the first validation error of a body."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
-    return RequestRefused(
-        400, f"{place or 'body'}: {first['msg'][0].lower()}{first['msg'][1:]}", param=place or None
-    )
-
-
 async def send_refused(_: Request, error: Exception) -> Response:
-    """Respond to an exception that a route raised."""
+    """Respond to an exception that a route raised; of several invalid fields, the first is named."""
     if isinstance(error, RequestValidationError):
-        return refuse_invalid(error).response()
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
+        message = f"{place or 'body'}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        return RequestRefused(400, message, param=place or None).response()
     if isinstance(error, HTTPException):
         return RequestRefused(error.status_code, str(error.detail), headers=error.headers).response()
     assert isinstance(error, RequestRefused)

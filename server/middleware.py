@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+import secrets
 import traceback
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -11,6 +12,7 @@ from time import monotonic
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.http_errors import RequestRefused
@@ -59,6 +61,10 @@ HEADERS: Final = [
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
 ]
+PAGE_POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 log = logging.getLogger("empathy.serve")
 
@@ -145,6 +151,12 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def send_page(render: Callable[[str], str]) -> Response:
+    """Respond with a page of which only script and style with a nonce, new for each response, run."""
+    nonce = secrets.token_urlsafe(16)
+    return HTMLResponse(render(nonce), headers={"Content-Security-Policy": PAGE_POLICY.format(nonce)})
 
 
 def place_of(error: BaseException) -> str:

@@ -5,8 +5,11 @@ import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -20,7 +23,8 @@ from data.records import Exchange, Turn
 from data.tables import first_problem, read_exchange, to_row
 from data.text import SURROGATE
 from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION, DelimitedExchange
-from server.http_errors import RequestRefused
+from server.http_errors import RequestRefused, send_refused
+from server.middleware import Metrics, RequestChecks
 
 Unit = Literal["reply", "conversation"]
 
@@ -69,6 +73,22 @@ class StrictRoute(APIRoute):
             return await handle(_ParsedRequest(request, content))
 
         return handle_strictly
+
+
+def make_strict_app(
+    *, max_body: int, hosts: frozenset[str] | None, key: str = "", metrics: Metrics | None = None, **more: Any
+) -> FastAPI:
+    """Make an application with strict bodies, checks of every request, and errors in OpenAI's format.
+
+    It has no documentation pages: FastAPI's load their scripts from a CDN.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, **more)
+    app.router.route_class = StrictRoute
+    app.state.max_body = max_body
+    app.add_middleware(RequestChecks, hosts=hosts, key=key, metrics=metrics)
+    for kind in (RequestRefused, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, send_refused)
+    return app
 
 
 class _ParsedRequest(Request):

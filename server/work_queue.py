@@ -109,6 +109,4 @@ class WorkQueue:
             else:
                 result.set_result(value)
             each = (monotonic() - began) / task.runs
-            self._seconds_a_run = (
-                (1 - NEW) * self._seconds_a_run + NEW * each if self._seconds_a_run else each
-            )
+            self._seconds_a_run += (each - self._seconds_a_run) * (NEW if self._seconds_a_run else 1)

@@ -16,12 +16,11 @@ from typing import Final, Literal
 from data.errors import ROOT, UserError, install_hint, requirements
 from data.files import explain, read_toml
 from data.records import Exchange, to_plain
-from judge.base import JUDGES, WEIGHTS, WEIGHTS_LICENCE, load_judge
+from judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENCE, load_judge
 from judge.llm.answer_prompts import Responder, read_model_config
 from judge.llm.endpoint import Endpoint, endpoints_of
 
 Status = Literal["ok", "warn", "fail"]
-SHIPPED: Final = ("classifier",)
 DEVELOPMENT: Final = ("all", "check", "docs", "test")  # extras that `doctor` leaves out
 GIGABYTE: Final = 1 << 30
 SECONDS: Final = 10.0  # that a server may take to answer
@@ -51,26 +50,24 @@ class Check:
 def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     """All that can be looked at without a network; `folder` is where runs would go."""
     yield from check_packages()
-    for name in SHIPPED:
-        yield from check_judge(name, today=today)
+    yield from check_judge(today)
     yield Check("license of these judges", "ok", WEIGHTS_LICENCE)
     yield check_sample()
     yield from check_folder(folder)
 
 
-def shipped_versions() -> Iterator[str]:
-    """The shipped judges and their calibrations, as their cards have them: no weights are read for this."""
+def shipped_version() -> str:
+    """Return the shipped judge and its calibration, as its card has them; no weights are read for this."""
     from judge.classifier.judge import version_of
 
-    for name in SHIPPED:
-        try:
-            files = json.loads((WEIGHTS / name / "card.json").read_text(encoding="utf-8"))["files"]
-            weights = sha256("".join(stated for _, stated in sorted(files.items())).encode()).hexdigest()
-            fitted = json.loads((WEIGHTS / name / "calibration.json").read_text(encoding="utf-8"))
-            expires = date.fromisoformat(fitted["created"]) + timedelta(days=fitted["days"])
-            yield f"{name} {version_of(weights)}, calibration {fitted['digest'][:12]} until {expires}"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            yield f"{name}: cannot be read; see `empathy-judge doctor`"
+    try:
+        files = json.loads((WEIGHTS / DEFAULT / "card.json").read_text(encoding="utf-8"))["files"]
+        weights = sha256("".join(stated for _, stated in sorted(files.items())).encode()).hexdigest()
+        fitted = json.loads((WEIGHTS / DEFAULT / "calibration.json").read_text(encoding="utf-8"))
+        expires = date.fromisoformat(fitted["created"]) + timedelta(days=fitted["days"])
+        return f"{DEFAULT} {version_of(weights)}, calibration {fitted['digest'][:12]} until {expires}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{DEFAULT}: cannot be read; see `empathy-judge doctor`"
 
 
 def check_packages() -> Iterator[Check]:
@@ -92,8 +89,7 @@ def check_packages() -> Iterator[Check]:
             if not item.specifier.contains(installed, prereleases=True):
                 unfit.append(f"{item.name} {installed} does not match {item.specifier}")
         if extra and missing and not unfit:
-            says = f"optional, not installed: {', '.join(missing)}"
-            yield Check(name, "ok", says, install_hint(extra))
+            yield Check(name, "ok", f"optional, not installed: {', '.join(missing)}", install_hint(extra))
         elif missing or unfit:
             says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
             yield Check(name, "warn" if extra else "fail", says, install_hint(extra))
@@ -101,20 +97,21 @@ def check_packages() -> Iterator[Check]:
             yield Check(name, "ok", f"all {len(wanted)} packages match")
 
 
-def check_judge(name: str, *, today: date) -> Iterator[Check]:
-    """A shipped judge's weights against its card, and its calibration against both."""
+def check_judge(today: date) -> Iterator[Check]:
+    """Check the shipped judge's weights against its card, and its calibration against both."""
     from calibration.artifact import find_calibration
 
+    name = f"judge {DEFAULT}"
     try:
-        judge = load_judge(name)
+        judge = load_judge(DEFAULT)
     except UserError as error:
         way_out = shlex.join(["git", "-C", str(ROOT), "checkout", "judge/weights"])
         way_out = way_out if (ROOT / ".git").exists() else "install empathy-judge again"
-        yield Check(f"judge {name}", "fail", str(error), way_out)
+        yield Check(name, "fail", str(error), way_out)
         return
-    yield Check(f"judge {name}", "ok", f"weights match the card, {judge.version}")
+    yield Check(name, "ok", f"weights match the card, {judge.version}")
     correction = find_calibration(judge, None, today=today)
-    fitted, label = correction.calibration, f"calibration of {name}"
+    fitted, label = correction.calibration, f"calibration of {DEFAULT}"
     if fitted is not None and fitted.expires - today >= SOON:
         yield Check(label, "ok", f"{fitted.digest[:12]} fits until {fitted.expires}")
     else:

@@ -26,6 +26,20 @@ RATING_PLAN: Final = "rating-plan"  # the folder of `rate plan`
 FILE: Final = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
+margin_option: Decorator = click.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=100, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Smallest relevant difference, in percentage points (Good share).",
+)
+max_cost_option: Decorator = click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Spending limit in USD. Run the command again to resume.",
+)
+
 
 def model_options(rows: str, *more: Decorator, settings: str = "temperature") -> Decorator:
     """Return the options of the model; `rows` have its name, and `more` options come after them."""
@@ -54,71 +68,68 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def column_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which column holds what; the command takes them together as `reply_columns`."""
+    """Add the options that name columns; the command takes them together as `reply_columns`."""
 
+    @click.option("--prompt-column", metavar="NAME", help="Column of the prompt.  [default: detected]")
+    @click.option(
+        "--response-column",
+        metavar="NAME",
+        multiple=True,
+        help="Column of the reply; repeat it if each model has its own column.  [default: detected]",
+    )
+    @click.option("--model-column", metavar="NAME", help="Column of the model's name.")
     @wraps(command)
     def gathered(
         *args: Any,
         prompt_column: str | None,
-        response_column: tuple[str, ...] = (),
-        model_column: str | None = None,
+        response_column: tuple[str, ...],
+        model_column: str | None,
         **rest: Any,
     ) -> None:
         command(*args, reply_columns=Columns(prompt_column, response_column, model_column), **rest)
 
-    options: list[Decorator] = [
-        click.option("--prompt-column", metavar="NAME", help="Column of the prompt.  [default: detected]"),
-        click.option(
-            "--response-column",
-            metavar="NAME",
-            multiple=True,
-            help="Column of the reply; repeat it if each model has its own column.  [default: detected]",
-        ),
-        click.option("--model-column", metavar="NAME", help="Column of the model's name."),
-    ]
-    made: Callable[..., None] = gathered
-    return reduce(lambda made, option: option(made), reversed(options), made)
+    return gathered
 
 
-def device_option(command: Callable[..., None]) -> Callable[..., None]:
-    """`--device`, which every classifier that the command loads goes by; the command does not take it."""
+def _choose_device(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
+    if device is not None:
+        from judge.base import DEVICE
 
-    def choose(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
-        if device is not None:
-            from judge.base import DEVICE
-
-            token = DEVICE.set(device)
-            ctx.call_on_close(lambda: DEVICE.reset(token))
-
-    option: Decorator = click.option(
-        "--device",
-        type=click.Choice(["auto", "cpu", "cuda"]),
-        callback=choose,
-        expose_value=False,
-        help="Device for classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
-    )
-    return option(command)
+        token = DEVICE.set(device)
+        ctx.call_on_close(lambda: DEVICE.reset(token))
 
 
-def complete_judge(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Judges by name, and files."""
+# Every classifier that the command loads goes by it; the command does not take it.
+device_option: Decorator = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    callback=_choose_device,
+    expose_value=False,
+    help="Device for classifiers; cuda needs torch and onnx.  [default: auto, a GPU if it is faster]",
+)
+
+
+def complete_names(
+    list_names: Callable[[], Iterable[str]], *, or_file: bool = True
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return a function that completes a name, or a file."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        # The file first: bash forgets what came before it.
+        files = [CompletionItem(incomplete, type="file")] if or_file else []
+        return files + [CompletionItem(name) for name in list_names() if name.startswith(incomplete)]
+
+    return complete
+
+
+def _known_judges() -> list[str]:
     from judge.base import known_judges
 
-    return complete_names(known_judges(), incomplete, or_file=True)
+    return known_judges()
 
 
-def complete_calibration(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """A calibration's file, or none."""
-    return complete_names(["none"], incomplete, or_file=True)
-
-
-def complete_names(names: list[str], incomplete: str, *, or_file: bool = False) -> list[CompletionItem]:
-    """Complete a name, or a file."""
-    # The file first: bash forgets what came before it.
-    files = [CompletionItem(incomplete, type="file")] if or_file else []
-    return files + [CompletionItem(name) for name in names if name.startswith(incomplete)]
+complete_judge = complete_names(_known_judges)
+complete_calibration = complete_names(lambda: ["none"])
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 """The options on how a file of ratings is read."""
 
 from collections.abc import Callable
-from functools import reduce, wraps
+from functools import wraps
 from typing import Any
 
 import click
 
-from commands.shared.options import Decorator
 from data.judgments import parse_scale
 from data.rating_files.sheet import SheetOptions, parse_stated
 
@@ -14,6 +13,33 @@ from data.rating_files.sheet import SheetOptions, parse_stated
 def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options on how a file of ratings is read; the command takes them together as `reading`."""
 
+    @click.option(
+        "--scale",
+        metavar="LOW-HIGH|LEVELS",
+        help="Levels of the ratings, worst first: 1-5, or poor,fair,good."
+        "  [default: Bad,Okay,Good, thumbs or stars, detected]",
+    )
+    @click.option(
+        "--cut",
+        metavar="OKAY,GOOD",
+        help="For --scale: the lowest level that counts as Okay, and the lowest that counts as Good."
+        "  [default: thirds of the scale]",
+    )
+    @click.option(
+        "--column",
+        "columns",
+        metavar="FIELD=NAME",
+        multiple=True,
+        help="Column of the ratings that is the id, rater, rating, model, prompt, response ...;"
+        " may be repeated.  [default: detected]",
+    )
+    @click.option(
+        "--ai-raters",
+        metavar="NAMES|all",
+        help="Raters that are AIs, separated by commas."
+        "  [default: detected by the column rater_kind or by name]",
+    )
+    @click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
     @wraps(command)
     def gathered(
         *args: Any,
@@ -33,34 +59,4 @@ def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(*args, reading=reading, **rest)
 
-    options: list[Decorator] = [
-        click.option(
-            "--scale",
-            metavar="LOW-HIGH|LEVELS",
-            help="Levels of the ratings, worst first: 1-5, or poor,fair,good."
-            "  [default: Bad,Okay,Good, thumbs or stars, detected]",
-        ),
-        click.option(
-            "--cut",
-            metavar="OKAY,GOOD",
-            help="For --scale: the lowest level that counts as Okay, and the lowest that counts as Good."
-            "  [default: thirds of the scale]",
-        ),
-        click.option(
-            "--column",
-            "columns",
-            metavar="FIELD=NAME",
-            multiple=True,
-            help="Column of the ratings that is the id, rater, rating, model, prompt, response ...;"
-            " may be repeated.  [default: detected]",
-        ),
-        click.option(
-            "--ai-raters",
-            metavar="NAMES|all",
-            help="Raters that are AIs, separated by commas."
-            "  [default: detected by the column rater_kind or by name]",
-        ),
-        click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read."),
-    ]
-    made: Callable[..., None] = gathered
-    return reduce(lambda made, option: option(made), reversed(options), made)
+    return gathered

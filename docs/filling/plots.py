@@ -35,7 +35,7 @@ def demo_picture(summary: Mapping[str, Any]) -> str:
     lines = []
     for name, share in shares.items():
         look: Look = "people" if name.startswith("study:") else "judge"
-        mark = Mark(look=look, **{key: 100 * value for key, value in share.items()})
+        mark = Mark(look, {key: 100 * value for key, value in share.items()})
         lines.append(Line(name=name, figure=percent(share), marks=(mark,)))
     title = "Estimated share of Good ratings, %, with 95% CI; study: human ratings"
     dots = dot_plot(

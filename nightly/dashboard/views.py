@@ -28,7 +28,7 @@ from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.output import NAMED, describe_unresponsive
 from nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
-from reports.charts import Line, dot_plot, line_chart, mark, percent_tick, signed_tick
+from reports.charts import Line, Mark, dot_plot, line_chart, percent_tick, signed_tick
 from reports.page import Cell, Figure, Table, row
 
 CHART_NIGHTS: Final = 180  # in a chart
@@ -146,7 +146,7 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
         Line(
             name=item.name,
             figure=points(item.change.shown),
-            marks=(mark("found" if item.is_worse else "judge", item.change.shown),),
+            marks=(Mark("found" if item.is_worse else "judge", item.change.shown),),
             band=None if item.limit is None else (-math.inf, -item.limit / 100),
         )
         for item in drawn

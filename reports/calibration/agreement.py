@@ -1,14 +1,13 @@
-"""Report sections on judges, on agreement beside ceiling and baselines, and on confusion."""
+"""Report sections on judges, agreement beside ceiling and baselines, confusion and reliability."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from calibration.estimate import OF_THESE_RATERS
 from calibration.fit import CalibrationReport
 from data.records import NOUNS, PROMPT_NOUNS
 from data.text import AnyEstimate, money, number, show_estimate
 from reports.calibration.verdict import RIVALS, say_ceiling
-from reports.charts import Line, Look, dot_plot, mark
+from reports.charts import Line, Look, Mark, dot_plot, reliability
 from reports.page import Cell, Section, Table, row
 
 METRIC_NAMES = {
@@ -20,10 +19,6 @@ METRIC_NAMES = {
     "alpha_ordinal": "Krippendorff's alpha, ordinal",
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
-Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
-
-
-CLUSTERS: Final = {"batch": "batches", "rater": "raters"}
 
 
 def agreement_section(report: CalibrationReport) -> Section:
@@ -33,7 +28,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         dot_plot(
             METRIC_NAMES[metric],
             [
-                Line(name=name, figure=show_estimate(metrics[metric]), marks=(mark(look, metrics[metric]),))
+                Line(name=name, figure=show_estimate(metrics[metric]), marks=(Mark(look, metrics[metric]),))
                 for name, look, metrics in parties
                 if metric in metrics
             ],
@@ -67,22 +62,19 @@ def agreement_section(report: CalibrationReport) -> Section:
             ),
         )
         tables.insert(0, people)
+    nouns = {"prompt": PROMPT_NOUNS[report.judge.unit], "id": NOUNS[report.judge.unit]}
+    clusters = {"batch": "batches", "rater": "raters", **nouns}[data.clusters]
     intervals = (
-        f"95% confidence intervals over {data.cluster_count:,} whole {_clusters(report)}: ratings within one "
-        "are not independent."
+        f"95% confidence intervals over {data.cluster_count:,} whole {clusters}: ratings within one are not "
+        "independent."
     )
     if data.speaks_for != "people":
         intervals += f" {OF_THESE_RATERS.capitalize()}."
     return Section(
         name="agreement",
         title="Agreement, with ceiling and baselines",
-        short="Agreement",
         text=tuple(_describe_ceiling(report)),
-        key=(
-            ("judge", "the judge"),
-            ("rival", "a baseline"),
-            ("people", "a person"),
-        ),
+        key=(("judge", "the judge"), ("rival", "a baseline"), ("people", "a person")),
         figures=tuple(figures),
         tables=tuple(tables),
         notes=(
@@ -95,22 +87,14 @@ def agreement_section(report: CalibrationReport) -> Section:
     )
 
 
-def _parties(report: CalibrationReport) -> Iterator[Party]:
+def _parties(report: CalibrationReport) -> Iterator[tuple[str, Look, Mapping[str, AnyEstimate]]]:
+    """Yield who is compared: name, look and metrics."""
     ceiling = report.ceiling
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
         yield RIVALS.get(baseline.name, baseline.name), "rival", baseline.metrics
     if not ceiling.not_identifiable:
-        yield (
-            "a person",
-            "people",
-            {**report.runs[-1].metrics, "alpha_ordinal": ceiling.alpha_ordinal},
-        )
-
-
-def _clusters(report: CalibrationReport) -> str:
-    units = {"prompt": PROMPT_NOUNS[report.judge.unit], "id": NOUNS[report.judge.unit]}
-    return {**CLUSTERS, **units}[report.data.clusters]
+        yield ("a person", "people", {**report.runs[-1].metrics, "alpha_ordinal": ceiling.alpha_ordinal})
 
 
 def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
@@ -146,7 +130,6 @@ def confusion_section(report: CalibrationReport) -> Section:
     return Section(
         name="confusion",
         title="Confusion matrix",
-        short="Confusion",
         text=("Each row is a human label; darker cells are larger shares of the row.",),
         tables=(
             Table(
@@ -176,7 +159,6 @@ def judges_section(report: CalibrationReport) -> Section:
     return Section(
         name="judges",
         title="Judges",
-        short="Judges",
         tables=(
             Table(
                 caption="Agreement with human ratings"
@@ -189,5 +171,41 @@ def judges_section(report: CalibrationReport) -> Section:
             f"{METRIC_NAMES[report.headline]}. The level error is the mean absolute difference between the"
             " judge and people over models, before correction. The ceiling is one person's agreement with the"
             " median of the others.",
+        ),
+    )
+
+
+def reliability_section(report: CalibrationReport) -> Section | None:
+    """Return whether the judge's probabilities match observed frequencies; None where it gives none."""
+    found = report.reliability
+    if found is None:
+        return None
+    label = found.label
+    return Section(
+        name="reliability",
+        title="Reliability of the probabilities",
+        is_beside=True,
+        text=(
+            f"Among {NOUNS[report.judge.unit]} with a probability of 60% for {label}, people should rate 60% "
+            f"as {label}: points on the dashed diagonal.",
+        ),
+        key=(("judge", "the judge, 95% CI"), ("reference", "perfect calibration")),
+        figures=(
+            reliability(
+                f"Probability of {label}",
+                [(item.predicted, item.observed) for item in found.curve],
+                name="reliability-figure",
+                title=f"Reliability of the probability of {label}",
+            ),
+        ),
+        tables=(
+            Table(
+                caption="Errors of the probabilities; smaller is better",
+                head=("error", "value"),
+                rows=(
+                    row("expected calibration error", number(found.ece, 4)),
+                    row("log-loss", number(found.log_loss, 4)),
+                ),
+            ),
         ),
     )

@@ -14,10 +14,14 @@ from calibration.fit import CalibrationReport
 from data.crisis import say_flags
 from data.records import NOUNS, to_plain
 from data.text import printable
-from reports.calibration.agreement import agreement_section, confusion_section, judges_section
+from reports.calibration.agreement import (
+    agreement_section,
+    confusion_section,
+    judges_section,
+    reliability_section,
+)
 from reports.calibration.failures import bias_section, disagreements_section
 from reports.calibration.per_model import models_section
-from reports.calibration.probabilities import reliability_section
 from reports.calibration.verdict import (
     count_people,
     refuse_part,
@@ -68,7 +72,7 @@ def make_page(report: CalibrationReport) -> Page:
         models_section(report),
         bias_section(report),
         reliability_section(report),
-        Section(name="reading", title="How to read this", short="Reading", points=READING),
+        Section(name="reading", title="How to read this", points=READING),
         Section(name="misuse", title="Do not use it for", short="Not for", points=MISUSE),
         _provenance(report),
     )
@@ -106,7 +110,7 @@ def _provenance(report: CalibrationReport) -> Section:
         words=frozenset({0, 1}),
         is_folded=True,
     )
-    return Section(name="provenance", title="Provenance", short="Provenance", tables=(table,))
+    return Section(name="provenance", title="Provenance", tables=(table,))
 
 
 def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ def choice_agreement_page(found: Sequence[ChoiceAgreement], *, notes: Sequence[s
         title=f"Agreement of {found[0].judge} with human choices",
         subtitle=f"{found[0].decided:,} choices by {count_people(found[0].raters)}",
         verdict=(*(say_choice_agreement(item) for item in found), NO_LEVELS),
-        sections=(Section(name="choices", title="Choices", short="Choices", tables=(table,)),),
+        sections=(Section(name="choices", title="Choices", tables=(table,)),),
         foot="; ".join(notes),
     )
 

@@ -8,7 +8,7 @@ from calibration.bias.disagreements import Disagreement
 from calibration.fit import CalibrationReport
 from data.records import NOUNS
 from data.text import ends_of, listed, number, show_estimate
-from reports.charts import Line, dot_plot, mark, signed_tick, span
+from reports.charts import Line, Mark, dot_plot, signed_tick, span
 from reports.page import Example, Figure, Section, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
@@ -29,7 +29,6 @@ def bias_section(report: CalibrationReport) -> Section | None:
     return Section(
         name="bias",
         title="Biases, and what was detectable",
-        short="Bias",
         text=(
             f"Is the judge's error larger for some {NOUNS[report.judge.unit]} than for others? Each effect is"
             " in points of score. The gray band shows effects that are too small to be detected with 80% "
@@ -94,8 +93,8 @@ def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[
             Line(
                 name=_about(item),
                 figure=number(item.effect.value, 2, sign=True),
-                marks=(mark("found" if item.verdict == "found" else "raw", item.effect),),
-                band=_undetected(item),
+                marks=(Mark("found" if item.verdict == "found" else "raw", item.effect),),
+                band=(-item.detectable, item.detectable) if isfinite(item.detectable) else None,
             )
             for item in findings
         ],
@@ -108,11 +107,6 @@ def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[
         reference=0.0,
         domain=domain,
     )
-
-
-def _undetected(finding: Finding) -> tuple[float, float] | None:
-    """Return the ends between which an effect is not detectable."""
-    return (-finding.detectable, finding.detectable) if isfinite(finding.detectable) else None
 
 
 def _outcome(finding: Finding) -> str:
@@ -133,7 +127,6 @@ def disagreements_section(report: CalibrationReport) -> Section | None:
     return Section(
         name="disagreements",
         title="The worst disagreements",
-        short="Disagreements",
         text=(
             f"{NOUNS[report.judge.unit].capitalize()} with the highest judge probability for a label other "
             "than the human one. Some are errors of the judge, some of the rater. "

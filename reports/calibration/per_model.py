@@ -1,14 +1,14 @@
 """The report section on the corrected levels of each model."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from math import isfinite
 
+from calibration.estimate import Estimate, Interval
 from calibration.fit import CalibrationReport
 from calibration.shares.correction import ModelCorrection
 from data.records import NOUNS
 from data.text import UNDEFINED, listed, number, show_estimate
-from reports.charts import Line, dot_plot, mark, percent_tick
+from reports.charts import Line, Mark, dot_plot, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
 
 REACH = 1.96  # standard errors to either side in a 95% confidence interval
@@ -44,7 +44,6 @@ def models_section(report: CalibrationReport) -> Section:
     return Section(
         name="models",
         title=f"Corrected {'shares' if report.data.has_shares else 'mean'} of each model",
-        short="Models",
         text=tuple(text),
         key=(
             ("judge", "corrected, with its 95% CI"),
@@ -67,12 +66,12 @@ def _level_figure(
     lines = []
     for item in report.models.rows:
         corrected, crowd = item.corrected.get(column), item.crowd[column]
-        people, error = mark("people", crowd), crowd_errors.get(item.model)
+        people, error = Mark("people", crowd), crowd_errors.get(item.model)
         if column == "Good" and crowd is not None and error is not None:
-            low, high = max(0.0, crowd - REACH * error), min(1.0, crowd + REACH * error)
-            people = replace(people, low=low, high=high)
+            ends = Interval(max(0.0, crowd - REACH * error), min(1.0, crowd + REACH * error))
+            people = Mark("people", Estimate(crowd, ends))
         figure = "refused" if item.how == "refused" else show_estimate(corrected, is_share=shares)
-        marks = (mark("judge", corrected), mark("raw", item.judge.get(column)), people)
+        marks = (Mark("judge", corrected), Mark("raw", item.judge.get(column)), people)
         lines.append(Line(name=item.model, figure=figure, marks=marks))
     return dot_plot(
         what,

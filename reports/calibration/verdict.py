@@ -1,8 +1,8 @@
 """The verdict of a calibration in sentences, the most important first; each follows from an interval."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, isfinite
+from typing import NamedTuple
 
 from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
@@ -12,7 +12,7 @@ from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError
 from data.records import NOUNS
 from data.rubric import in_words
-from data.text import listed, money, number, show
+from data.text import listed, money, number, show_estimate
 
 NAMED = 4  # of several biases or models
 STEPS = 3  # to take next
@@ -33,18 +33,12 @@ BIASES = {  # where a judge's scores are too high or too low
 SHARES = 100  # a share is shown in percentage points
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewModels:
+class NewModels(NamedTuple):
     """The precision on an unrated model, by leaving out each rated one: half an interval, and hits."""
 
     half: float
     covered: int
-    count: int
-
-    @property
-    def holds(self) -> bool:
-        """Whether the intervals cover as often as they should, as far as so few can show."""
-        return self.covered >= HOLDS * self.count
+    tried: int
 
 
 def say_verdict(report: CalibrationReport) -> list[str]:
@@ -79,7 +73,9 @@ def say_choice(report: CalibrationReport) -> list[str]:
             f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}."
         ]
     best, *others = within
-    sentence = f"{best.name} agrees with your raters best (weighted kappa {_plain(_kappa(best, report))})"
+    sentence = (
+        f"{best.name} agrees with your raters best (weighted kappa {show_estimate(_kappa(best, report))})"
+    )
     if chosen is not best:
         instead = f"costs {money(_cost(chosen))} per 1,000 instead of {money(best.usd_per_1000)}"
         price = instead if _cost(chosen) else "free"
@@ -121,9 +117,9 @@ def _headline(report: CalibrationReport) -> str:
     new = _new_models(report)
     if new is None:
         return f"{rated}."
-    if not new.holds:
-        missed = new.count - new.covered
-        return f"{rated}: its interval missed the human level on {missed} of {new.count} models left out."
+    if new.covered < HOLDS * new.tried:
+        missed = new.tried - new.covered
+        return f"{rated}: its interval missed the human level on {missed} of {new.tried} models left out."
     precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     if new.half > USEFUL * (1 if data.has_shares else len(data.scale) - 1):
         return f"{rated}: {precision} only."
@@ -135,11 +131,7 @@ def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
     answers = {
         "Can I use it?": [_say_use(report), say_ceiling(report)],
         "For which models?": [_say_models(report)],
-        "Where does it fail?": [
-            _say_levels(report),
-            _say_bias(report),
-            _say_missing(report),
-        ],
+        "Where does it fail?": [_say_levels(report), _say_bias(report), _say_missing(report)],
         "What next?": _next_steps(report),
     }
     return [(question, " ".join(filter(None, said))) for question, said in answers.items() if any(said)]
@@ -179,11 +171,11 @@ def refuse_part(report: CalibrationReport) -> str | None:
     kappa, unbeaten = report.agreement.metrics[report.headline], _unbeaten(report)
     if kappa.interval is not None and not unbeaten:
         return None
-    others = " and ".join(f"{name} ({_plain(Estimate(item.value, None))})" for name, item in unbeaten)
+    others = " and ".join(f"{name} ({number(item.value)})" for name, item in unbeaten)
     return (
-        f"{in_words(report.judge.dimension)} cannot be calibrated: with a weighted kappa of {_plain(kappa)}, "
-        f"this judge agrees with people not significantly better than {others or RIVALS['length']}. "
-        "No calibration was written."
+        f"{in_words(report.judge.dimension)} cannot be calibrated: with a weighted kappa of "
+        f"{show_estimate(kappa)}, this judge agrees with people not significantly better than "
+        f"{others or RIVALS['length']}. No calibration was written."
     )
 
 
@@ -201,10 +193,8 @@ def say_ceiling(report: CalibrationReport) -> str:
     if ceiling.not_identifiable is not None:
         why = ceiling.not_identifiable.removeprefix("not identifiable: ")
         return f"How well people agree with each other is not identifiable: {why}."
-    beside = (
-        f"Against the median of the other raters, one person reaches {_plain(ceiling.person_against_rest)}"
-        f" and the judge {_plain(ceiling.judge_against_rest)}"
-    )
+    person, judge = map(show_estimate, (ceiling.person_against_rest, ceiling.judge_against_rest))
+    beside = f"Against the median of the other raters, one person reaches {person} and the judge {judge}"
     test = ceiling.alternative
     if not test or test.is_passed is None:
         return f"{beside}."
@@ -247,7 +237,7 @@ def _new_models(report: CalibrationReport) -> NewModels | None:
         return None
     covered = [item.covered[column] for item in report.models.rows if column in item.covered]
     half = sum(widths) / len(widths) / 2
-    return NewModels(half=half, covered=sum(map(bool, covered)), count=len(covered))
+    return NewModels(half=half, covered=sum(map(bool, covered)), tried=len(covered))
 
 
 def _level(report: CalibrationReport) -> str:
@@ -274,7 +264,7 @@ def _say_models(report: CalibrationReport) -> str:
     return (
         f"{rated} For an unrated model inside their range it estimates the {_level(report)} to within "
         f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
-        f"{new.count} intervals contain the human level)."
+        f"{new.tried} intervals contain the human level)."
     )
 
 
@@ -342,7 +332,3 @@ def _next_steps(report: CalibrationReport) -> list[str]:
     if report.ceiling.not_identifiable:
         steps.append(f"Have some {noun} rated by two or more people, to measure how well people agree.")
     return steps[:STEPS]
-
-
-def _plain(estimate: Estimate) -> str:
-    return show(estimate, digits=2)

@@ -14,7 +14,7 @@ from data.rated_range import say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from data.rubric import in_words
 from data.text import UNDEFINED, listed, p_value, percent, points, show, signed
-from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
+from reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
 from reports.comparison.pair_sentences import (
     describe_certainty,
     describe_difference,
@@ -112,7 +112,17 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
             )
         by_line = {level.model: level.shares[GOOD] for level in compared.models if level.how == "line"}
         yield from describe_bounds(by_line)
-        yield from _variant_notes(compared)
+        if compared.are_variants:
+            yield (
+                "Compared as variants of one model (--variants): the judge's errors on them are assumed to"
+                f" correlate at {VARIANT_CORRELATION:g}, which narrows the interval of their difference."
+                " This assumption is not checked."
+            )
+        elif compared.repeated:
+            yield (
+                f"{_some(compared.repeated)}: in several runs, compared as unrelated models. If they are "
+                "variants of one model, add --variants."
+            )
         own = [model for model in compared.models if model.how == "judge"]
         for reason in dict.fromkeys(model.reason for model in own):
             yield f"(judge): {_some([model.model for model in own if model.reason == reason])}: {reason}."
@@ -128,20 +138,6 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         yield "study: human ratings of the published study, on its 2,000 prompts."
     yield from say_outside(compared.outside, unit)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
-
-
-def _variant_notes(compared: ComparedRuns) -> Iterator[str]:
-    if compared.are_variants:
-        yield (
-            "Compared as variants of one model (--variants): the judge's errors on them are assumed to"
-            f" correlate at {VARIANT_CORRELATION:g}, which narrows the interval of their difference. This "
-            "assumption is not checked."
-        )
-    elif compared.repeated:
-        yield (
-            f"{_some(compared.repeated)}: in several runs, compared as unrelated models. If they are variants"
-            " of one model, add --variants."
-        )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -169,25 +165,15 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
         )
     ]
     if examples := tuple(_examples(compared, texts or {})):
-        ending = "" if unit != CONVERSATION else " The end of each conversation is shown."
+        text = f"{PROMPT_NOUNS[unit].capitalize()} with the largest difference of scores (1 to 3)."
+        text += " The end of each conversation is shown." if unit == CONVERSATION else ""
         sections.append(
             Section(
-                name="prompts",
-                title="Largest differences",
-                short="Examples",
-                text=(
-                    f"{PROMPT_NOUNS[unit].capitalize()} with the largest difference of scores (1 to 3)."
-                    f"{ending}",
-                ),
-                examples=examples,
+                name="prompts", title="Largest differences", short="Examples", text=(text,), examples=examples
             )
         )
-    sections.append(
-        Section(name="next", title="What to do next", short="Next", points=tuple(next_steps(compared)))
-    )
-    sections.append(
-        Section(name="notes", title="How to read this", short="Notes", points=(*notes(compared), BASES_NOTE))
-    )
+    sections.append(Section(name="next", title="What to do next", points=tuple(next_steps(compared))))
+    sections.append(Section(name="notes", title="How to read this", points=(*notes(compared), BASES_NOTE)))
     names = f"{compared.pairs[0].one} and {compared.pairs[0].other}"
     return Page(
         kind="Comparison",
@@ -288,9 +274,8 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     for level in compared.models:
         look: Look = "judge" if level.how == "judge" else "people"
         good = level.shares.get(GOOD)
-        lines.append(
-            Line(name=level.model, figure=good_share(level), marks=(mark(look, good),) if good else ())
-        )
+        figure = f"{_share(level, GOOD)}{' (judge)' if good and look == 'judge' else ''}"
+        lines.append(Line(name=level.model, figure=figure, marks=(Mark(look, good),) if good else ()))
     yield dot_plot(
         f"Good {noun}, %",
         lines,
@@ -304,16 +289,9 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
         return
     lines = []
     for pair in pairs:
-        marks = [mark("judge", pair.judge)]
-        if pair.shares and pair.how != "judge":
-            marks.insert(0, mark("people", pair.good))
-        lines.append(
-            Line(
-                name=f"{pair.one} \N{EN DASH} {pair.other}",
-                figure=signed(pair.good.value) if pair.shares else UNDEFINED,
-                marks=tuple(marks),
-            )
-        )
+        people = () if pair.how == "judge" else (Mark("people", pair.good),)
+        name, figure = f"{pair.one} \N{EN DASH} {pair.other}", signed(pair.good.value)
+        lines.append(Line(name=name, figure=figure, marks=(*people, Mark("judge", pair.judge))))
     yield dot_plot(
         "Difference of the Good shares, points",
         lines,
@@ -322,14 +300,6 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
         tick=lambda value: signed_tick(100 * value),
         reference=0.0,
     )
-
-
-def good_share(level: ComparedLevel) -> str:
-    """Return the share of Good as a text; one by the judge alone is marked and has no interval."""
-    good = level.shares.get(GOOD)
-    if good is None:
-        return UNDEFINED
-    return f"{percent(good.value)} (judge)" if level.how == "judge" else percent(good)
 
 
 def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator[Example]:
@@ -342,9 +312,7 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
                 continue
             yield Example(
                 title=f"{pair.one if gap.gap > 0 else pair.other} ahead by {abs(gap.gap):.2f}",
-                facts=(),
                 prompt=one.prompt,
-                response=None,
                 replies=(
                     (f"{pair.one}: {gap.scores[0]:.2f}", one.response),
                     (f"{pair.other}: {gap.scores[1]:.2f}", other.response),
@@ -357,7 +325,7 @@ def _levels(compared: ComparedRuns) -> Table:
     has_fit = any(model.fit for model in compared.models)
     rows = []
     for model in compared.models:
-        shares = [_share(model, label) for label in LABELS]
+        shares = [_share(model, label, glue="\n") for label in LABELS]
         fit = (show(model.fit.estimate if model.fit else None, digits=2, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
         basis = UNDEFINED if model.how == "refused" else model.how
@@ -375,17 +343,15 @@ def _levels(compared: ComparedRuns) -> Table:
     )
 
 
-def _share(level: ComparedLevel, label: str) -> str:
+def _share(level: ComparedLevel, label: str, *, glue: str = " ") -> str:
     """Return a share with its interval; without one where it is the judge's own."""
     share = level.shares.get(label)
-    if share is not None and level.how == "judge":
-        return percent(share.value)
-    return percent(share, glue="\n")
+    return percent(share.value if share and level.how == "judge" else share, glue=glue)
 
 
 def _pairs(pairs: Sequence[Difference]) -> Table:
     columns: dict[str, Callable[[Difference], Any]] = {
-        "pair": _names,
+        "pair": lambda pair: f"{pair.one}\n\N{EN DASH} {pair.other}",
         "Good": lambda pair: points(pair.shares.get(GOOD), glue="\n"),
         "Bad": lambda pair: points(pair.shares.get("Bad"), glue="\n"),
         "Good by\nthe judge": lambda pair: points(pair.judge, glue="\n"),
@@ -395,12 +361,5 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     if all(pair.how == "judge" for pair in pairs):
         del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference
     return table_of(
-        pairs,
-        columns,
-        caption="Differences in points, with 95% CI",
-        words=frozenset({0, len(columns) - 1}),
+        pairs, columns, caption="Differences in points, with 95% CI", words=frozenset({0, len(columns) - 1})
     )
-
-
-def _names(pair: Difference) -> str:
-    return f"{pair.one}\n\N{EN DASH} {pair.other}"

@@ -74,18 +74,13 @@ def describe_difference(pair: Difference) -> str:
     if not pair.shares:
         return pair.reason or UNDEFINED
     pair = favored(pair)
-    return f"Good share {points_or_bound(pair)}, {BASES[pair.how]}"
-
-
-def points_or_bound(pair: Difference) -> str:
-    """Return the difference in points with its interval, or with the end of it that is known."""
-    ends, text = pair.good.interval, f"{signed(pair.good.value)} points"
-    if ends is None:
-        return text
-    if pair.bound:
+    ends, text = pair.good.interval, f"Good share {signed(pair.good.value)} points"
+    if ends and pair.bound:
         end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
-        return f"{text} (95% confidence: {signed(end)} or {side})"
-    return f"{text}, 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
+        text += f" (95% confidence: {signed(end)} or {side})"
+    elif ends:
+        text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
+    return f"{text}, {BASES[pair.how]}"
 
 
 def describe_wins(pair: Difference, unit: str) -> str:

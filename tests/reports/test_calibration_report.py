@@ -287,10 +287,10 @@ def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:
 
 def test_degenerate_drawings() -> None:
     about = {"name": "a", "title": "t", "description": "d"}
-    nothing = Line(name="a", figure="undefined", marks=(Mark(look="judge", value=None),))
+    nothing = Line(name="a", figure="undefined", marks=(Mark("judge", None),))
     for lines in ([], [nothing]):
         assert "<title" in dot_plot("c", lines, tick=str, **about).svg
-    point = Line(name="a", figure="1", marks=(Mark(look="judge", value=1.0, low=1.0, high=1.0),))
+    point = Line(name="a", figure="1", marks=(Mark("judge", Estimate(1.0, Interval(1.0, 1.0))),))
     assert "nan" not in dot_plot("c", [point], tick=str, **about).svg
     banded = Line(name="a", figure="1", marks=(), band=(-math.inf, 0.1))
     assert "inf" not in dot_plot("c", [banded], tick=str, **about).svg
