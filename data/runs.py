@@ -142,6 +142,8 @@ class Run:
         self.folder = folder
         self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
+        self.asked = 0  # rows that this session asked for
+        self.on_row: Callable[[], object] = lambda: None  # called after each row, found or asked for
         self._journal = folder / "journal.jsonl"
         is_whole = is_judgment if name == "judgments" else lambda row: True
         self._earlier, self._end = _take_up(self._journal, self.judgments, is_whole)
@@ -192,6 +194,8 @@ class Run:
         for position, line in zip(positions, lines, strict=True):
             self._place(position, self._end)
             self._end += len(line)
+            self.asked += 1
+            self.on_row()
 
     def _append(self, left: bytes) -> None:
         try:
@@ -247,6 +251,7 @@ class Run:
         offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
         if offset is not None:
             self._place(position, offset)
+            self.on_row()
         return offset
 
     def _place(self, position: int, offset: int) -> None:
@@ -297,7 +302,7 @@ def run_all(
     plan: RunPlan,
     *,
     total: int,
-    ask: Callable[[Run, Callable[[], None]], int],
+    ask: Callable[[Run], object],
     conclude: Callable[[Run], tuple[Mapping[str, Any], Mapping[str, Any] | None]],
     is_enough: Callable[[Mapping[str, Any]], bool] = lambda manifest: True,
     name: str = "judgments",
@@ -306,9 +311,9 @@ def run_all(
 ) -> FinishedRun:
     """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
 
-    A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run,
-    calls its second argument after each row, and returns how many were asked for. `conclude` is called once
-    the rows are written in order: it gives what the manifest says beside the plan, and the summary, if any.
+    A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run.
+    `conclude` is called once the rows are written in order: it gives what the manifest says beside the plan,
+    and the summary, if any.
     """
     manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):
@@ -321,12 +326,13 @@ def run_all(
         on_progress(done, max(done, total))
 
     with open_run(folder, plan, name=name, known=known) as run:
-        asked = ask(run, count_one)
+        run.on_row = count_one
+        ask(run)
         run.write_judgments()
         concluded, summary = conclude(run)
         manifest = {**asdict(plan), **concluded}
         run.finish(summary=summary, manifest=manifest)
-    return FinishedRun(folder=folder, manifest=manifest, asked=asked)
+    return FinishedRun(folder=folder, manifest=manifest, asked=run.asked)
 
 
 def find_known(folder: Path, plan: ScorePlan) -> Path | None:

@@ -9,7 +9,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -296,9 +296,6 @@ def run_alignment(
     budget = reporter.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
-        return ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run, on_progress=count_one)
-
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
         rows = [row for _, row in read_rows(run.judgments)]
         sheets = (
@@ -330,7 +327,7 @@ def run_alignment(
         folder,
         plan,
         total=reporter.inquiry.count,
-        ask=ask,
+        ask=lambda run: ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run),
         conclude=conclude,
         is_enough=lambda manifest: (folder / SHEETS).exists(),
         name=ANSWERS,

@@ -92,7 +92,7 @@ class Judge(ABC):
         return [self.judge(exchange) for exchange in exchanges]
 
     @property
-    def in_bulk(self) -> Callable[..., int] | None:
+    def in_bulk(self) -> Callable[..., None] | None:
         """What scores a whole input at once, where one reply at a time would be slow."""
         return None
 

@@ -15,7 +15,7 @@ import traceback
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from secrets import token_hex
@@ -36,27 +36,20 @@ from judge.llm.endpoint import endpoints_of
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
 
 
+@dataclass(kw_only=True, eq=False)
 class Worker:
     """Reads its slices, judges them on a few threads, and gives the judgments as lines of JSON.
 
     An error is such a line as well, beside what was judged before it came.
     """
 
-    def __init__(
-        self,
-        *,
-        named: str,
-        version: str,
-        device: str,
-        source: Source,
-        folder: str,
-        workers: int,
-        threads: int,
-    ) -> None:
-        self.named, self.version, self.folder, self.workers = named, version, folder, workers
-        self.device = device
-        self.threads = threads  # our part of what the judge allows all of us
-        self.reader = Reader(source)
+    named: str
+    version: str
+    device: str
+    source: Source
+    folder: str
+    workers: int
+    threads: int  # our part of what the judge allows all of us
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Judge one slice: some places of one shard, each with its position in the whole input."""
@@ -69,8 +62,14 @@ class Worker:
             )
             if self.device == CUDA:
                 judged = dict(zip(positions, judge.judge_many(list(coming)), strict=True))
-            else:
-                self._judge_each(zip(positions, coming, strict=True), judged)
+            else:  # what is done before an error stays
+                in_threads(
+                    self.threads,
+                    zip(positions, coming, strict=True),
+                    lambda item: judge.judge(item[1]),
+                    lambda item, judgment: judged.update({item[0]: judgment}),
+                    asked=judge,
+                )
         except UserError as error:
             failures = [{"kind": type(error).__name__, "text": str(error)}]
         except Exception:
@@ -79,19 +78,9 @@ class Worker:
         lines += map(json.dumps, failures)
         return {"position": [*judged] + [FAILED] * len(failures), "json": lines}
 
-    def _judge_each(self, coming: Iterator[tuple[int, Exchange]], judged: dict[int, Judgment]) -> None:
-        """Judge exchanges on our part of the judge's threads; what is done before an error stays."""
-        judge = self.judge
-        try:
-            in_threads(
-                self.threads,
-                coming,
-                lambda item: judge.judge(item[1]),
-                lambda item, judgment: judged.update({item[0]: judgment}),
-                on_failure=judge.stop,
-            )
-        finally:
-            judge.close()
+    @cached_property
+    def reader(self) -> "Reader":
+        return Reader(self.source)
 
     @cached_property
     def judge(self) -> Judge:
@@ -160,22 +149,18 @@ def score_ray(
     named: str,
     workers: int,
     limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
-) -> int:
+) -> None:
     """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
 
-    Returns how many were judged. The judge given here says only what it is: it judges nothing itself.
+    The judge given here says only what it is: it judges nothing itself.
     """
     for _, table in shards_of(exchanges.source):
         if str(table).startswith("memory://"):
             raise UserError(f"{table}: exists in this process only, so workers cannot read it")
     renamed: dict[int, str] = {}
-    slices = _cut(
-        exchanges, run, limit, on_progress, renamed, is_paid=bool(endpoints_of(judge)), workers=workers
-    )
+    slices = _cut(exchanges, run, limit, renamed, is_paid=bool(endpoints_of(judge)), workers=workers)
     if not slices:
-        return 0
-    count = 0
+        return
     # Ray says on stdout that a worker died; there stand results alone.
     with start_ray(workers), redirect_stdout(sys.stderr):
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
@@ -183,12 +168,8 @@ def score_ray(
             failure = said.pop(FAILED, None)
             lines = [_adapt(line, renamed.get(position)).encode() for position, line in said.items()]
             run.keep_lines(list(said), lines)
-            for _ in lines:
-                on_progress()
-            count += len(lines)
             if failure is not None:  # what was judged before it is kept by now
                 _raise(**json.loads(failure))
-    return count
 
 
 def _adapt(line: str, renamed: str | None) -> str:
@@ -210,7 +191,6 @@ def _cut(
     exchanges: Exchanges,
     run: Run,
     limit: int | None,
-    on_progress: Callable[[], None],
     renamed: dict[int, str],
     *,
     is_paid: bool,
@@ -220,7 +200,7 @@ def _cut(
     import pyarrow as arrow
 
     shards, lines, parts, positions = array("q"), array("q"), array("q"), array("q")
-    for position, exchange in still_to_judge(exchanges, run, limit, on_progress):
+    for position, exchange in still_to_judge(exchanges, run, limit):
         shards.append(exchanges.shard)
         lines.append(exchanges.line)
         parts.append(exchanges.part)

@@ -231,7 +231,7 @@ def score_file(
     on_progress: OnProgress | None = None,
     skip_invalid: bool = False,
     seed: int = 0,
-    engine: Callable[..., int] = score_exchanges,
+    engine: Callable[..., None] = score_exchanges,
     on_start: Callable[[Path], object] = lambda folder: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> SummarizedRun:
@@ -264,9 +264,9 @@ def score_file(
         judge.expect(total)
     on_start(folder)
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
+    def ask(run: Run) -> None:
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
-        return engine(judge, exchanges, run, limit=limit, on_progress=count_one)
+        engine(judge, exchanges, run, limit=limit)
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         judged = partial(read_judgments, run.judgments)

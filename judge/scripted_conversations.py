@@ -25,8 +25,8 @@ always get the same turns.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -202,41 +202,34 @@ class TalkPlan(RunPlan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A conversation that was held: its last exchange, and why it failed, if it did."""
-
-    exchange: Exchange
-    failed: str = ""
-
-
 class _Talks:
     """Conversations under way, each in one thread, as many at once as the model takes.
 
     One turn after the other, since a server that caches the start of a conversation need not read it again.
     """
 
-    def __init__(
-        self, run: Run, listener: Listener, *, turns: int, limit: int, on_progress: Callable[[], None]
-    ) -> None:
-        self.run, self.listener, self.turns, self.limit = run, listener, turns, limit
-        self.asked, self.on_progress, self._lock = 0, on_progress, Lock()
+    run: Run
+    listener: Listener
+    turns: int
+    limit: int
+    lock: Lock = field(default_factory=Lock)
 
-    def hold_all(self, situations: Sequence[Situation]) -> list[_Held]:
-        """Hold them all, in the order given; replies of an earlier run are taken from it."""
-        held: dict[int, _Held | None] = {}
-        try:
-            in_threads(
-                self.listener.concurrency,
-                iter(enumerate(situations)),
-                self._hold,
-                lambda item, talk: held.update({item[0]: talk}),
-                on_failure=self.listener.stop,
-            )
-        finally:
-            self.listener.close()
+    def hold_all(self, situations: Sequence[Situation]) -> list[Exchange | str]:
+        """Hold them all; return the last exchange of each in the order given, or why a call failed.
+
+        Replies of an earlier run are taken from it.
+        """
+        held: dict[int, Exchange | str | None] = {}
+        in_threads(
+            self.listener.concurrency,
+            iter(enumerate(situations)),
+            self._hold,
+            lambda item, talk: held.update({item[0]: talk}),
+            asked=self.listener,
+        )
         return [talk for _, talk in sorted(held.items()) if talk is not None]
 
-    def _hold(self, numbered: tuple[int, Situation]) -> _Held | None:
+    def _hold(self, numbered: tuple[int, Situation]) -> Exchange | str | None:
         """Hold one conversation, to its last turn or to the first call that failed; None past the limit."""
         place, situation = numbered
         exchange, replies = situation.first_turn, list[str]()
@@ -252,26 +245,21 @@ class _Talks:
             if row is None:
                 return None
             if "failed" in row:
-                return _Held(exchange=exchange, failed=row["failed"])
+                return str(row["failed"])
             replies.append(row["response"])
             exchange = replace(exchange, response=row["response"])
-        return _Held(exchange=exchange)
+        return exchange
 
     def _reply(self, place: int, exchange: Exchange, turn: int) -> Mapping[str, Any] | None:
         """Return the row of a reply, made now or in an interrupted run; None past the limit."""
         position = place * self.turns + turn
         named = replace(exchange, id=f"{exchange.id}/{turn + 1}")
-        with self._lock:
+        with self.lock:
             row = self.run.take_up(position, named) if self.run.has_more else None
-        if row is None:
-            if place >= self.limit:
-                return None
+        if row is None and place < self.limit:
             row = self.listener.respond(named)
-            with self._lock:
+            with self.lock:
                 self.run.keep(position, row)
-                self.asked += 1
-        with self._lock:
-            self.on_progress()
         return row
 
 
@@ -303,18 +291,16 @@ def hold_conversations(
     budget = listener.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
     count = len(situations[:limit])
-    held: list[_Held] = []
+    held: list[Exchange | str] = []
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
-        talks = _Talks(run, listener, turns=plan.turns, limit=count, on_progress=count_one)
-        held[:] = talks.hold_all(situations)
-        return talks.asked
+    def ask(run: Run) -> None:
+        held[:] = _Talks(run=run, listener=listener, turns=plan.turns, limit=count).hold_all(situations)
 
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
-        whole = [_write_row(item.exchange, listener.name) for item in held if not item.failed]
+        whole = [_write_row(item, listener.name) for item in held if isinstance(item, Exchange)]
         write_rows(folder / CONVERSATIONS, whole)
         rows = [row for _, row in read_rows(run.judgments)]
-        reasons = Counter(item.failed for item in held if item.failed)
+        reasons = Counter(item for item in held if isinstance(item, str))
         manifest = {
             **describe_answers(listener, rows, reasons),
             "counts": {

@@ -111,7 +111,7 @@ class ClassifierJudge(Judge):
         return [item.name for item in self.session.get_inputs()]
 
     @property
-    def in_bulk(self) -> Callable[..., int] | None:
+    def in_bulk(self) -> Callable[..., None] | None:
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         if self.device != CUDA:
             return None

@@ -266,10 +266,6 @@ def respond_to(
         path = folder / RESPONSES
         return has_all and path.exists() and digest_file(path) == digest
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
-        waiting = Prompts(prompts)
-        return ask_all(responder, responder.respond, waiting, run, limit=limit, on_progress=count_one)
-
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
@@ -288,7 +284,7 @@ def respond_to(
         folder,
         plan,
         total=count if limit is None else min(count, limit),
-        ask=ask,
+        ask=lambda run: ask_all(responder, responder.respond, Prompts(prompts), run, limit=limit),
         conclude=conclude,
         is_enough=is_enough,
         name=ANSWERS,

@@ -224,10 +224,9 @@ def score_batch(
     run: Run,
     *,
     limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
     wait: bool = False,
-) -> int:
-    """Judge by batch what `run` does not hold yet; return how many were judged now.
+) -> None:
+    """Judge by batch what `run` does not hold yet.
 
     Raise `BatchUnderWay` while answers are missing, unless `wait`. The first exchange is judged directly and
     at full price: this finds a wrong key or model at once, and which parameters the server accepts.
@@ -236,7 +235,7 @@ def score_batch(
         raise UserError(
             f"--batch: the judge {judge.name!r} does not support batches; prompted and decision judges do"
         )
-    batch = BatchRun(judge, run, on_progress)
+    batch = BatchRun(judge, run)
     try:
         batch.take(exchanges, limit)
         while batch.has_work:
@@ -252,14 +251,13 @@ def score_batch(
                 sleep(POLL_SECONDS)
     finally:
         batch.close()
-    return batch.judged
 
 
 class BatchRun:
     """A run's batches, resumed where they stand."""
 
-    def __init__(self, judge: LanguageModelJudge, run: Run, on_progress: Callable[[], None]) -> None:
-        self.judge, self.run, self.on_progress = judge, run, on_progress
+    def __init__(self, judge: LanguageModelJudge, run: Run) -> None:
+        self.judge, self.run = judge, run
         self.state = read_state(run.folder) or BatchState(base_url=judge.endpoint.base_url, mark=token_hex(8))
         if self.state.open and self.state.base_url != judge.endpoint.base_url:
             raise UserError(
@@ -273,7 +271,6 @@ class BatchRun:
         self.client, self.key = judge.endpoint.open_client(), Key(judge.endpoint.key_env)
         self.left: dict[int, Exchange] = {}  # by position in the input
         self.limit: int | None = None
-        self.judged = 0
 
     @property
     def has_work(self) -> bool:
@@ -298,7 +295,7 @@ class BatchRun:
         reach = limit
         if limit is not None:
             reach = max([limit, *(part.last + 1 for part in self.state.open)])
-        self.left, self.limit = dict(still_to_judge(exchanges, self.run, reach, self.on_progress)), limit
+        self.left, self.limit = dict(still_to_judge(exchanges, self.run, reach)), limit
 
     def submit_all(self) -> None:
         """Submit the parts that are not submitted yet."""
@@ -333,8 +330,6 @@ class BatchRun:
     def _keep(self, position: int, judgment: Judgment) -> None:
         self.run.keep(position, judgment)
         del self.left[position]
-        self.judged += 1
-        self.on_progress()
 
     def _submit(self, part: BatchPart) -> None:
         batch = self._find(part)

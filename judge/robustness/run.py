@@ -30,7 +30,7 @@ from calibration.bootstrap import resample_clusters, sample
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, to_plain
-from data.runs import OnProgress, Run, RunPlan, folder_name, run_all
+from data.runs import OnProgress, RunPlan, folder_name, run_all
 from data.tables import read_judgments
 from judge.base import Judge
 from judge.engine import score_exchanges
@@ -268,14 +268,11 @@ def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: N
             texts=sha256(" ".join(texts).encode()).hexdigest(),
         )
 
-        def judge_all(run: Run, count_one: Callable[[], None]) -> int:
-            return score_exchanges(judge, texts.values(), run, on_progress=count_one)
-
         done = run_all(
             plan.default_folder(FOLDER, folder_name(judge.name)),
             plan,
             total=len(texts),
-            ask=judge_all,
+            ask=lambda run: score_exchanges(judge, texts.values(), run),
             conclude=lambda run: ({"judgments": len(texts), "wall_seconds": run.seconds}, None),
             on_progress=on_progress,
         )
