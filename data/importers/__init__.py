@@ -21,6 +21,8 @@ from data.importers.rated_replies import (
     import_mental_align,
 )
 
+Importer = Callable[[Intake], None]
+
 
 def import_source(name: str, *paths: Path) -> Imported:
     """Read a dataset by the name of its source; several paths hold parts of it that are read as one."""
@@ -28,10 +30,10 @@ def import_source(name: str, *paths: Path) -> Imported:
     if importer is None:
         raise UserError(f"unknown source {name!r}; known: {', '.join(sorted(SOURCES))}")
     if len(paths) == 1:
-        return importer(paths[0])
+        return _read(importer, paths[0])
     intake = Intake(Path())
     for path in paths:
-        part, folder = importer(path), path if path.is_dir() else path.parent
+        part, folder = _read(importer, path), path if path.is_dir() else path.parent
         for number, exchange in enumerate(part.exchanges):
             intake.add_exchange(exchange, f"{path}:{number}")
         for number, rating in enumerate(part.ratings):
@@ -41,7 +43,13 @@ def import_source(name: str, *paths: Path) -> Imported:
     return intake.finish()
 
 
-SOURCES: Final[Mapping[str, Callable[[Path], Imported]]] = {
+def _read(importer: Importer, path: Path) -> Imported:
+    intake = Intake(path)
+    importer(intake)
+    return intake.finish()
+
+
+SOURCES: Final[Mapping[str, Importer]] = {
     "empathy-study": import_empathy_study,
     "empathy-study-ratings": import_empathy_study_ratings,
     "judging-empathy": import_judging_empathy,
