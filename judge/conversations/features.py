@@ -14,8 +14,8 @@ import numpy as np
 from data.records import Exchange
 
 # Each feature with the weight that a fit starts from, for one standard deviation of it, and its description.
-# The sign is what the feature means: a fit may take a weight to 0, and never past it. What the speaker's words
-# show (`speaker_`) counts only where a person spoke.
+# The sign is what the feature means: a fit may take a weight to 0, and never past it. What the speaker's
+# words show (`speaker_`) counts only where a person spoke.
 FEATURES: Final = {
     "replies_mean": (0.25, "mean score of the single replies"),
     "lost": (-0.3, "replies that repeat, or that ignore what the speaker said"),

@@ -249,33 +249,19 @@ def credit(outcome: Outcome, ratings: Sequence[int]) -> float:
     return sum(1 - (rating_of(outcome, rating) - rating) ** 2 / 4 for rating in ratings) / len(ratings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizedPrompt:
-    """The best program, and its agreement with the held-out ratings before and after the search.
-
-    `stopped` is why the search ended early, if it did.
-    """
-
-    program: Program
-    held_out: Mapping[str, Any]
-    split: RatingSplit
-    candidates: int
-    calls: int
-    cost: float
-    stopped: str
-
-
 def optimize(
     examples: Sequence[RatedExchange],
     judge: PromptedJudge,
     settings: OptimizeSettings,
     *,
     on_step: Callable[[str], None] = lambda text: None,
-) -> OptimizedPrompt:
+) -> tuple[Program, dict[str, Any]]:
     """Search for better instructions than the judge's own, within so many calls and, if given, dollars.
 
     When either is used up, the best candidate so far is saved. A candidate replaces the judge's own program
-    only if it does better on ratings that it was not made from.
+    only if it does better on ratings that it was not made from. Return the best program and a record of the
+    search: `stopped` is why it ended early, if it did, and `held_out` the agreement with the held-out
+    ratings before and after it.
     """
     split = split_rated(merge_ratings(examples), held_out_part=settings.held_out_part, seed=settings.seed)
     put_by = judge.most_calls * len(split.held_out)  # for the final measurement
@@ -306,15 +292,19 @@ def optimize(
     on_step(f"scoring the held-out replies again, after {count:,} candidates")
     candidates.meter.limit, candidates.meter.ended = settings.max_calls, None
     candidates.ask_all(best, split.held_out)
-    return OptimizedPrompt(
-        program=best,
-        held_out=measure_change(candidates, split.held_out, before=start, after=best, seed=settings.seed),
-        split=split,
-        candidates=count,
-        calls=judge.endpoint.calls - calls,
-        cost=round(budget.spent - began, 6),
-        stopped=stopped,
-    )
+    return best, {
+        "replies": {
+            "to learn from": len(split.learn),
+            "to choose by": len(split.choose),
+            "held out": len(split.held_out),
+        },
+        "batches_apart": split.batches_apart,
+        "candidates": count,
+        "calls": judge.endpoint.calls - calls,
+        "cost": round(budget.spent - began, 6),
+        "stopped": stopped,
+        "held_out": measure_change(candidates, split.held_out, before=start, after=best, seed=settings.seed),
+    }
 
 
 def _search(candidates: Candidates, start: Program, split: RatingSplit, settings: OptimizeSettings) -> str:
@@ -519,23 +509,10 @@ def tune(
         )
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
     try:
-        best = optimize(examples, judge, settings, on_step=on_step)
+        best, record = optimize(examples, judge, settings, on_step=on_step)
     finally:
         judge.endpoint.close()
-    about = {
-        "judge": {"model": judge.model, "mode": judge.mode, "version": judge.version},
-        "seed": settings.seed,
-        "replies": {
-            "to learn from": len(best.split.learn),
-            "to choose by": len(best.split.choose),
-            "held out": len(best.split.held_out),
-        },
-        "batches_apart": best.split.batches_apart,
-        "candidates": best.candidates,
-        "calls": best.calls,
-        "cost": best.cost,
-        "stopped": best.stopped,
-        "held_out": best.held_out,
-    }
-    digest = write_program(out, best.program, rubric=judge.rubric, about=about)
+    judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
+    about = {"judge": judged_by, "seed": settings.seed, **record}
+    digest = write_program(out, best, rubric=judge.rubric, about=about)
     return {**about, "program": str(out), "sha256": digest}
