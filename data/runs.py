@@ -303,7 +303,7 @@ def run_all(
     *,
     total: int,
     ask: Callable[[Run], object],
-    conclude: Callable[[Run], tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    conclude: Callable[[Run], Mapping[str, Any]],
     is_enough: Callable[[Mapping[str, Any]], bool] = lambda manifest: True,
     name: str = "judgments",
     known: Path | None = None,
@@ -312,8 +312,8 @@ def run_all(
     """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
 
     A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run.
-    `conclude` is called once the rows are written in order: it gives what the manifest says beside the plan,
-    and the summary, if any.
+    `conclude` is called once the rows are written in order: it gives what the manifest says beside the plan
+    and the time; a `summary` in it becomes a file of its own.
     """
     manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):
@@ -329,9 +329,8 @@ def run_all(
         run.on_row = count_one
         ask(run)
         run.write_judgments()
-        concluded, summary = conclude(run)
-        manifest = {**asdict(plan), **concluded}
-        run.finish(summary=summary, manifest=manifest)
+        manifest = {**asdict(plan), **conclude(run), "wall_seconds": run.seconds}
+        run.finish(summary=manifest.pop("summary", None), manifest=manifest)
     return FinishedRun(folder=folder, manifest=manifest, asked=run.asked)
 
 

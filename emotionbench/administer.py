@@ -296,7 +296,7 @@ def run_alignment(
     budget = reporter.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
 
-    def conclude(run: Run) -> tuple[dict[str, Any], None]:
+    def conclude(run: Run) -> dict[str, Any]:
         rows = [row for _, row in read_rows(run.judgments)]
         sheets = (
             Sheet(
@@ -320,8 +320,7 @@ def run_alignment(
             "missing": dict(sorted(missing.items())),
             **count_served(rows),
             **sum_usage(rows),
-            "wall_seconds": run.seconds,
-        }, None
+        }
 
     return run_all(
         folder,

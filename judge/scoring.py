@@ -268,14 +268,14 @@ def score_file(
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
         engine(judge, exchanges, run, limit=limit)
 
-    def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    def conclude(run: Run) -> dict[str, Any]:
         judged = partial(read_judgments, run.judgments)
         summary, cost = summarize(
             judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count, fits=fits.result()
         )
         if summary.flagged["count"]:
             write_reading_list(folder, source, unit)
-        about = {
+        return {
             "unit": unit,
             "judge_option": judge.option or judge.name,
             "dimension": summary.dimension,
@@ -286,8 +286,9 @@ def score_file(
             "machine": f"{platform.machine()} {platform.system()}",
             "counts": summary.counts,
             "outside": summary.outside,
+            "cost": cost,
+            "summary": summary.as_dict(),
         }
-        return {**about, "cost": cost, "wall_seconds": run.seconds}, summary.as_dict()
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         if manifest["counts"]["set_aside"] and not skip_invalid:

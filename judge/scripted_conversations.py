@@ -296,12 +296,12 @@ def hold_conversations(
     def ask(run: Run) -> None:
         held[:] = _Talks(run=run, listener=listener, turns=plan.turns, limit=count).hold_all(situations)
 
-    def conclude(run: Run) -> tuple[dict[str, Any], None]:
+    def conclude(run: Run) -> dict[str, Any]:
         whole = [_write_row(item, listener.name) for item in held if isinstance(item, Exchange)]
         write_rows(folder / CONVERSATIONS, whole)
         rows = [row for _, row in read_rows(run.judgments)]
         reasons = Counter(item for item in held if isinstance(item, str))
-        manifest = {
+        return {
             **describe_answers(listener, rows, reasons),
             "counts": {
                 "situations": len(held),
@@ -311,13 +311,11 @@ def hold_conversations(
             },
             "conversations": digest_file(folder / CONVERSATIONS),
             "limit": limit,
-            "wall_seconds": run.seconds,
         }
-        return manifest, None
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         path = folder / CONVERSATIONS
-        is_as_written = path.exists() and digest_file(path) == manifest.get("conversations")
+        is_as_written = path.exists() and digest_file(path) == manifest["conversations"]
         return is_as_written and bool(manifest["counts"]["situations"] >= count)
 
     return run_all(

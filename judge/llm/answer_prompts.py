@@ -258,27 +258,21 @@ def respond_to(
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         """Return whether a whole run holds what is asked for, and its responses are as they were written."""
-        try:
-            reached, digest = manifest["limit"], manifest["responses"]
-            has_all = reached is None or (limit is not None and limit <= reached)
-        except (KeyError, TypeError):
-            return False  # of another version: made whole anew from its answers
-        path = folder / RESPONSES
-        return has_all and path.exists() and digest_file(path) == digest
+        path, reached = folder / RESPONSES, manifest["limit"]
+        has_all = reached is None or (limit is not None and limit <= reached)
+        return has_all and path.exists() and digest_file(path) == manifest["responses"]
 
-    def conclude(run: Run) -> tuple[dict[str, Any], None]:
+    def conclude(run: Run) -> dict[str, Any]:
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
         reasons = Counter(row["failed"] for row in answers.values() if "failed" in row)
         count = {"prompts": len(answers), "responses": len(answers) - reasons.total()}
-        manifest = {
+        return {
             **describe_answers(responder, answers.values(), reasons),
             "counts": count | {"failed": reasons.total()},
             "responses": digest_file(folder / RESPONSES),
             "limit": limit,
-            "wall_seconds": run.seconds,
         }
-        return manifest, None
 
     return run_all(
         folder,

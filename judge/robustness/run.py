@@ -273,7 +273,7 @@ def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: N
             plan,
             total=len(texts),
             ask=lambda run: score_exchanges(judge, texts.values(), run),
-            conclude=lambda run: ({"judgments": len(texts), "wall_seconds": run.seconds}, None),
+            conclude=lambda run: {"judgments": len(texts)},
             on_progress=on_progress,
         )
         return {item.content: item for item in read_judgments(done.folder / "judgments.jsonl")}
