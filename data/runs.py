@@ -20,7 +20,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -42,29 +42,17 @@ UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed befor
 OnProgress = Callable[[int, int], None]  # how many of how many are done
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What decides every row of a run: change one of its fields and it is another run."""
+class RunPlan(dict[str, Any]):
+    """What decides every row of a run, as `plan.json` has it: with another value it is another run."""
 
     @property
     def digest(self) -> str:
         """What the run is known by."""
-        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+        return sha256(to_json(self).encode()).hexdigest()[:16]
 
     def default_folder(self, place: str, *names: str) -> Path:
         """A folder in `place` that the same command finds again, and no other command."""
         return Path(place) / "-".join([*names, self.digest[:8]]).replace("/", "-")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScorePlan(RunPlan):
-    """What decides every judgment of a run."""
-
-    judge: str
-    version: str
-    rubric: str
-    input: str
-    calibration: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +274,7 @@ def open_run(
                     "set --out to a new or empty folder"
                 )
             else:
-                write_object(folder / "plan.json", asdict(plan))
+                write_object(folder / "plan.json", plan)
                 if known:
                     (folder / "journal.jsonl").write_bytes(known.read_bytes())
             (folder / "manifest.json").unlink(missing_ok=True)
@@ -329,18 +317,18 @@ def run_all(
         run.on_row = count_one
         ask(run)
         run.write_judgments()
-        manifest = {**asdict(plan), **conclude(run), "wall_seconds": run.seconds}
+        manifest = {**plan, **conclude(run), "wall_seconds": run.seconds}
         run.finish(summary=manifest.pop("summary", None), manifest=manifest)
     return FinishedRun(folder=folder, manifest=manifest, asked=run.asked)
 
 
-def find_known(folder: Path, plan: ScorePlan) -> Path | None:
+def find_known(folder: Path, plan: RunPlan) -> Path | None:
     """Return the judgments of a finished run beside it that differs by its calibration alone."""
     for path in sorted(folder.parent.glob("*/plan.json")):
         with suppress(UserError):  # another run that cannot be read
             other = read_object(path)
-            same = replace(plan, calibration=other.get("calibration"))
-            if path.parent != folder and other == asdict(same) and find_manifest(path.parent, same):
+            same = RunPlan(plan, calibration=other.get("calibration"))
+            if path.parent != folder and other == same and find_manifest(path.parent, same):
                 return path.parent / "judgments.jsonl"
     return None
 
@@ -357,10 +345,10 @@ def _gone(folder: Path) -> Path:
 
 
 def _check_plan(folder: Path, plan: RunPlan) -> None:
-    there, asked = read_object(folder / "plan.json"), asdict(plan)
+    there = read_object(folder / "plan.json")
     differing = [
         f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"
-        for key, value in asked.items()
+        for key, value in plan.items()
         if there.get(key) != value
     ]
     if differing:

@@ -29,7 +29,7 @@ from data.runs import (
     FinishedRun,
     OnProgress,
     Run,
-    ScorePlan,
+    RunPlan,
     find_known,
     read_manifest,
     read_summary,
@@ -257,7 +257,7 @@ def score_file(
     fits = FitCollector(unit)
     total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit, on_row=fits.add)
     plan = plan_run(source, judge, calibration=calibrated.digest)
-    folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
+    folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, judge.name)
     is_new = not (folder / "manifest.json").exists()
     on_read([*notes, *(_describe_cost(judge, source, total) if is_new else ())])
     if engine is score_exchanges:
@@ -400,9 +400,9 @@ def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
     write_rows(folder / READING_LIST, ({**to_row(item), "danger": flags[item.id]} for item in exchanges))
 
 
-def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> ScorePlan:
+def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> RunPlan:
     """What a run of this judge over these responses, with the calibration of this digest, is known by."""
-    return ScorePlan(
+    return RunPlan(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,

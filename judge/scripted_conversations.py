@@ -191,17 +191,6 @@ class Listener(Responder):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkPlan(RunPlan):
-    """What decides every turn of a run."""
-
-    model: str
-    version: str
-    style: str
-    situations: str  # a digest of every word that may be said
-    turns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Talks:
     """Conversations under way, each in one thread, as many at once as the model takes.
 
@@ -263,13 +252,13 @@ class _Talks:
         return row
 
 
-def plan_conversations(situations: Sequence[Situation], listener: Listener, *, turns: int) -> TalkPlan:
+def plan_conversations(situations: Sequence[Situation], listener: Listener, *, turns: int) -> RunPlan:
     """Return the plan of a run of this model with these speakers."""
-    return TalkPlan(
+    return RunPlan(
         model=listener.name,
         version=listener.version,
         style=listener.config.style,
-        situations=digest_json(to_plain(situations))[:16],
+        situations=digest_json(to_plain(situations))[:16],  # of every word that may be said
         turns=turns,
     )
 
@@ -277,7 +266,7 @@ def plan_conversations(situations: Sequence[Situation], listener: Listener, *, t
 def hold_conversations(
     situations: Sequence[Situation],
     listener: Listener,
-    plan: TalkPlan,
+    plan: RunPlan,
     folder: Path,
     *,
     limit: int | None = None,
@@ -290,11 +279,11 @@ def hold_conversations(
     """
     budget = listener.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
-    count = len(situations[:limit])
+    turns, count = int(plan["turns"]), len(situations[:limit])
     held: list[Exchange | str] = []
 
     def ask(run: Run) -> None:
-        held[:] = _Talks(run=run, listener=listener, turns=plan.turns, limit=count).hold_all(situations)
+        held[:] = _Talks(run=run, listener=listener, turns=turns, limit=count).hold_all(situations)
 
     def conclude(run: Run) -> dict[str, Any]:
         whole = [_write_row(item, listener.name) for item in held if isinstance(item, Exchange)]
@@ -321,7 +310,7 @@ def hold_conversations(
     return run_all(
         folder,
         plan,
-        total=count * plan.turns,
+        total=count * turns,
         ask=ask,
         conclude=conclude,
         is_enough=is_enough,

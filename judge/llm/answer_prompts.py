@@ -213,19 +213,9 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
     return {"failed": reason} | ({"raw": shorten(raw)} if raw else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RespondPlan(RunPlan):
-    """What decides every response of a run."""
-
-    model: str
-    version: str
-    style: str
-    prompts: str
-
-
-def plan_responses(prompts: Source, responder: Responder) -> RespondPlan:
+def plan_responses(prompts: Source, responder: Responder) -> RunPlan:
     """What a run of this model over these prompts is known by."""
-    return RespondPlan(
+    return RunPlan(
         model=responder.name,
         version=responder.version,
         style=responder.config.style,
@@ -236,7 +226,7 @@ def plan_responses(prompts: Source, responder: Responder) -> RespondPlan:
 def respond_to(
     prompts: Source,
     responder: Responder,
-    plan: RespondPlan,
+    plan: RunPlan,
     folder: Path,
     *,
     limit: int | None = None,

@@ -246,22 +246,12 @@ def measure_robustness(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobustnessPlan(RunPlan):
-    """What decides every judgment: the judge, and the texts that it is shown."""
-
-    judge: str
-    version: str
-    rubric: str
-    texts: str
-
-
 def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: None) -> AskAll:
     """Return a function that judges texts and saves every judgment, so that a second run resumes."""
 
     def ask(exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
         texts = {item.content_digest: replace(item, id=item.content_digest) for item in exchanges}
-        plan = RobustnessPlan(
+        plan = RunPlan(
             judge=judge.name,
             version=judge.version,
             rubric=judge.rubric.digest,

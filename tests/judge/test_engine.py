@@ -10,11 +10,11 @@ import pytest
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
-from data.runs import ScorePlan, open_run
+from data.runs import RunPlan, open_run
 from judge.base import Judge, load_judge
 from judge.engine import score_exchanges
 
-PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
+PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [Exchange(id=f"e{n}", prompt="p", response=f"response {n}", model="m") for n in range(40)]
 
 
