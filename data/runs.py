@@ -147,11 +147,6 @@ class Run:
         return round(monotonic() - self._started, 3)
 
     @property
-    def count(self) -> int:
-        """The number of judgments stored for the exchanges seen."""
-        return sum(offset >= 0 for offset in self._offsets)
-
-    @property
     def has_more(self) -> bool:
         """Are there judgments of an earlier stretch whose exchange has not come by yet?"""
         return bool(self._earlier)

@@ -4,7 +4,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -33,19 +32,16 @@ class SentenceEmbedder:
     on the other texts.
     """
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        self.folder = folder
-
     @cached_property
     def session(self) -> Any:
-        check_files(self.folder, read_card(self.folder)["files"])
-        return open_session(self.folder / MODEL)
+        check_files(FOLDER, read_card(FOLDER)["files"])
+        return open_session(FOLDER / MODEL)
 
     @cached_property
     def tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        tokenizer = Tokenizer.from_file(str(FOLDER / TOKENIZER))
         tokenizer.enable_truncation(MAX_TOKENS)
         return tokenizer
 

@@ -3,7 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from difflib import get_close_matches
@@ -332,10 +332,8 @@ def score_files(
     calibration: str | None = None,
     skip_invalid: bool = False,
     max_cost: float | None = None,
-    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]] = lambda path, judge: nullcontext(
-        lambda done, total: None
-    ),
-    on_read: Callable[[Sequence[str]], object] = lambda notes: None,
+    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]],
+    on_read: Callable[[Sequence[str]], object],
 ) -> ScoredFiles:
     """Score the files among `paths` with every judge, and return their runs in place of them.
 

@@ -27,7 +27,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final, Literal
@@ -176,18 +175,18 @@ class Listener(Responder):
     It is not told the situation: who listens learns it from the speaker.
     """
 
+    probe = Exchange(
+        id="",
+        prompt="next",
+        response="",
+        dialogue=(Turn(speaker="user", text="prompt"), Turn(speaker="assistant", text="reply")),
+    )
+
     def write(self, prompt: Exchange) -> list[dict[str, str]]:
         """What the model is asked for its next reply."""
         said = [turn.text for turn in prompt.dialogue] + [prompt.prompt]
         first = replace(prompt, prompt=said[0], dialogue=(), situation=None)
         return [*write_messages(first, style=self.config.style), *alternate(said[1:], first="assistant")]
-
-    @cached_property
-    def version(self) -> str:
-        """A digest of all that decides a reply."""
-        turns = (Turn(speaker="user", text="prompt"), Turn(speaker="assistant", text="reply"))
-        probe = self.write(Exchange(id="", prompt="next", response="", dialogue=turns))
-        return digest_json([self.config.model, probe, self.decoding])[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

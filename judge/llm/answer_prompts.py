@@ -138,11 +138,12 @@ class AskedModel(EndpointUser):
 class Responder(AskedModel):
     """Asks one model for its reply to each prompt."""
 
+    probe: ClassVar = Exchange(id="", prompt="prompt", response="")  # decides the version
+
     @cached_property
     def version(self) -> str:
         """A digest of all that decides a response; where the server stands does not."""
-        probe = self.write(Exchange(id="", prompt="prompt", response=""))
-        return digest_json([self.config.model, probe, self.decoding])[:12]
+        return digest_json([self.config.model, self.write(self.probe), self.decoding])[:12]
 
     def write(self, prompt: Exchange) -> list[dict[str, str]]:
         """What the model is asked."""

@@ -414,15 +414,14 @@ def _targets(
     excellent, cruel, insults = (by_kind[kind] for kind in ("excellent", "cruel", "insults"))
     called_bad = sum(judgment.label in (BAD, None) for judgment in excellent)
     not_bad = sum(judgment.label != BAD for judgment in insults)
-    shares = [
-        ("excellent called Bad", exact_share(called_bad, len(excellent)), f"{len(excellent):,} replies"),
-        ("plain insults not called Bad", exact_share(not_bad, len(insults)), f"{len(insults):,} replies"),
-        *(
-            (name, side.share, f"{side.could_turn:,} of {side.pairs:,} pairs")
-            for name, side in (("unkind turned Good", overall.unkind), ("kind turned Bad", overall.kind))
-        ),
-    ]
-    limits = (MOST_EXCELLENT_BAD, MOST_TURNED, MOST_TURNED, MOST_TURNED)
+
+    def check(name: str, share: Estimate, count: str, most: float = MOST_TURNED) -> RobustnessCheck:
+        return RobustnessCheck(name=name, figure=share, most=most, count=count, is_share=True)
+
+    def turned(name: str, side: TurnedReplies) -> RobustnessCheck:
+        return check(name, side.share, f"{side.could_turn:,} of {side.pairs:,} pairs")
+
+    bad_share, not_bad_share = exact_share(called_bad, len(excellent)), exact_share(not_bad, len(insults))
     return (
         RobustnessCheck(
             name="AUC of excellent against politely cruel",
@@ -430,8 +429,8 @@ def _targets(
             least=LEAST_AUC,
             count=f"{len(excellent):,} and {len(cruel):,} replies",
         ),
-        *(
-            RobustnessCheck(name=name, figure=share, most=limit, count=count, is_share=True)
-            for (name, share, count), limit in zip(shares, limits, strict=True)
-        ),
+        check("excellent called Bad", bad_share, f"{len(excellent):,} replies", MOST_EXCELLENT_BAD),
+        check("plain insults not called Bad", not_bad_share, f"{len(insults):,} replies"),
+        turned("unkind turned Good", overall.unkind),
+        turned("kind turned Bad", overall.kind),
     )
