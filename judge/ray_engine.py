@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -28,7 +28,7 @@ from data.readers.table_rows import TableRows
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
-from data.tables import Exchanges, Row, make_record, to_json, to_row
+from data.tables import Exchanges, make_record, to_json, to_row
 from judge.base import CUDA, DEVICE, Judge, load_judge
 from judge.engine import in_threads, still_to_judge
 from judge.llm.endpoint import endpoints_of
@@ -107,9 +107,6 @@ class Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.shard, self.line, self.row = -1, 0, dict[str, Any]()
-        self.table: TableRows
-        self.rows: Iterator[tuple[int, Row]] = iter(())
-        self.make: Callable[[int, Row], Exchange]
 
     def take(self, shard: int, positions: Iterable[tuple[int, int]]) -> Iterator[Exchange]:
         """Yield the exchanges at these lines and parts, which rise."""
@@ -212,14 +209,8 @@ def _cut(
     slices, start = [], 0
     for end in range(1, len(lines) + 1):
         if end == len(lines) or end - start == size or shards[end] != shards[start]:
-            part = slice(start, end)
-            columns = {
-                "shard": shards[part],
-                "line": lines[part],
-                "part": parts[part],
-                "position": positions[part],
-            }
-            slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
+            names, columns = ["shard", "line", "part", "position"], (shards, lines, parts, positions)
+            slices.append(arrow.table([arrow.array(column[start:end]) for column in columns], names=names))
             start = end
     return slices
 
@@ -231,19 +222,18 @@ def _judged(
     import ray.data
 
     device = DEVICE.get()
-    about = {
-        "named": named,
-        "version": judge.version,
-        "device": device,
-        "source": source,
-        "folder": os.getcwd(),
-        "workers": workers,
-        "threads": -(-judge.concurrency // workers),
-    }
     # Blocks, not Arrow tables: for those Ray first starts a task a table, only to ask how long it is.
     judged = ray.data.from_blocks(slices).map_batches(
         Worker,
-        fn_constructor_kwargs=about,
+        fn_constructor_kwargs={
+            "named": named,
+            "version": judge.version,
+            "device": device,
+            "source": source,
+            "folder": os.getcwd(),
+            "workers": workers,
+            "threads": -(-judge.concurrency // workers),
+        },
         batch_size=None,  # a slice is a batch
         compute=ray.data.ActorPoolStrategy(size=workers),
         num_cpus=1,

@@ -27,6 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final, Literal
@@ -339,7 +340,5 @@ def alternate(texts: Sequence[str], *, first: str) -> list[dict[str, str]]:
     >>> alternate(["Hi.", "Hello!"], first="user")
     [{'role': 'user', 'content': 'Hi.'}, {'role': 'assistant', 'content': 'Hello!'}]
     """
-    other = {"user": "assistant", "assistant": "user"}
-    return [
-        {"role": other[first] if number % 2 else first, "content": text} for number, text in enumerate(texts)
-    ]
+    roles = ["user", "assistant"] if first == "user" else ["assistant", "user"]
+    return [{"role": role, "content": text} for text, role in zip(texts, cycle(roles), strict=False)]

@@ -5,21 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.importers.external_sets import import_empo, import_resort
+from data.importers import external_sets, rated_conversations, rated_replies
 from data.importers.intake import Imported, Intake
-from data.importers.rated_conversations import (
-    import_dstc9,
-    import_esconv,
-    import_ieval,
-    import_judging_empathy,
-)
-from data.importers.rated_replies import (
-    import_empathetic_exchanges,
-    import_empathy_study,
-    import_empathy_study_ratings,
-    import_epitome,
-    import_mental_align,
-)
 
 Importer = Callable[[Intake], None]
 
@@ -50,15 +37,15 @@ def _read(importer: Importer, path: Path) -> Imported:
 
 
 SOURCES: Final[Mapping[str, Importer]] = {
-    "empathy-study": import_empathy_study,
-    "empathy-study-ratings": import_empathy_study_ratings,
-    "judging-empathy": import_judging_empathy,
-    "empathetic-exchanges": import_empathetic_exchanges,
-    "ieval": import_ieval,
-    "epitome": import_epitome,
-    "esconv": import_esconv,
-    "dep": import_dstc9,
-    "mental-align": import_mental_align,
-    "resort": import_resort,
-    "empo": import_empo,
+    "empathy-study": rated_replies.import_empathy_study,
+    "empathy-study-ratings": rated_replies.import_empathy_study_ratings,
+    "judging-empathy": rated_conversations.import_judging_empathy,
+    "empathetic-exchanges": rated_replies.import_empathetic_exchanges,
+    "ieval": rated_conversations.import_ieval,
+    "epitome": rated_replies.import_epitome,
+    "esconv": rated_conversations.import_esconv,
+    "dep": rated_conversations.import_dstc9,
+    "mental-align": rated_replies.import_mental_align,
+    "resort": external_sets.import_resort,
+    "empo": external_sets.import_empo,
 }

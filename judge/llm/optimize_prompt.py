@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
+from math import inf, isnan
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
@@ -154,19 +155,16 @@ class CallMeter:
             if self.ended is not None:
                 raise SearchEnded(str(self.ended))
             self.calls += most
-        used = most
         try:
             outcome = ask()
-            used = int(outcome.usage.get("calls", most))
-            return outcome
         except UserError as error:
+            ended = SearchEnded(str(error)) if isinstance(error, BudgetSpent) else error
             with self.lock:
-                is_money = isinstance(error, BudgetSpent)
-                self.ended = self.ended or (SearchEnded(str(error)) if is_money else error)
+                self.ended = self.ended or ended
             raise
-        finally:
-            with self.lock:
-                self.calls += used - most
+        with self.lock:
+            self.calls += int(outcome.usage.get("calls", most)) - most
+        return outcome
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,14 +210,17 @@ class Candidates:
 
     def find_best(self, rated: Sequence[RatedText], *, start: Program) -> Program:
         """Return the best candidate among those asked about all exchanges; `start` unless one is better."""
-        best, best_score = start, self.measure(self.register(start), rated)
-        for digest, program in list(self.programs.items()):
-            if all((digest, item.text) in self.ledger for item in rated):
-                score = self.measure(digest, rated)
-                # An undefined score never wins, and an undefined start always loses.
-                if score > best_score or (score == score and best_score != best_score):
-                    best, best_score = program, score
-        return best
+
+        def score(program: Program) -> float:
+            value = self.measure(self.register(program), rated)
+            return -inf if isnan(value) else value
+
+        asked = [
+            program
+            for digest, program in self.programs.items()
+            if all((digest, item.text) in self.ledger for item in rated)
+        ]
+        return max([start, *asked], key=score)
 
     def measure(self, digest: str, rated: Sequence[RatedText]) -> float:
         """Return the QWK of label and rating; nan where undefined."""

@@ -179,10 +179,8 @@ def measure_robustness(
         raise UserError("robustness: no replies to rewrite")
     perturbations = read_perturbations() if perturbations is None else perturbations
     written = read_replies("test") if written is None else written
-    used, expected = (
-        [item for item in perturbations if item.family],
-        [item for item in perturbations if item.should],
-    )
+    used = [item for item in perturbations if item.family]
+    expected = [item for item in perturbations if item.should]
     pool, most_ordinary = POOL, ORDINARY
     chance, rng = Random(seed), np.random.default_rng(seed)
     if sample_size is not None:  # a quarter for ordinary replies, half of the rest for each side
