@@ -5,23 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from threading import Event, Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from data.records import Exchange, Judgment
 from data.runs import Run
 from judge.base import Judge
+from judge.llm.endpoint import EndpointUser
 
-
-class Asked(Protocol):
-    """A judge, or a model that answers prompts; `stop` ends all waiting for a server."""
-
-    @property
-    def concurrency(self) -> int: ...
-
-    def stop(self) -> None: ...
-    def close(self) -> None: ...
-
-
+Asked = Judge | EndpointUser  # or a model that answers prompts
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]

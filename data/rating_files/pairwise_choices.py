@@ -49,14 +49,6 @@ class Choice:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceSheet:
-    """The human choices of a file, and sentences about how it was read."""
-
-    choices: tuple[Choice, ...]
-    notes: tuple[str, ...] = ()
-
-
 def are_choices(path: Path, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a table holds choices between two replies: by its first row."""
     _, row = next(iter(read_rows(path, on_bad=lambda bad: None)), (0, {}))
@@ -65,8 +57,11 @@ def are_choices(path: Path, columns: Mapping[str, str] | None = None) -> bool:
 
 def read_choices(
     path: Path, options: SheetOptions | None = None, *, replies: Replies | None = None
-) -> ChoiceSheet:
-    """The choices of a file; with `replies` both sides must be among them, by id, model or texts."""
+) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
+    """Return the human choices of a file, and sentences about how it was read.
+
+    With `replies` both sides must be among them, by id, model or texts.
+    """
     table = RaterTable(path, options)
     columns, sides = table.columns, find_sides(table.headers, table.options.columns)
     choices: list[tuple[Choice, object]] = []
@@ -79,8 +74,7 @@ def read_choices(
     how = f"of column {sides['winner']!r}" if "winner" in sides else "chosen before rejected"
     table.note(f"choices between two replies, {how}")
     table.note_raters("choice")
-    people, notes = table.conclude(choices, "choice")
-    return ChoiceSheet(choices=people, notes=notes)
+    return table.conclude(choices, "choice")
 
 
 def _read_choice(
