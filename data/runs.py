@@ -196,10 +196,10 @@ class Run:
     def set_aside(self, bad: BadRow) -> None:
         """Keep a row that could not be read, with its line and what was wrong."""
         shard = {"file": bad.shard} if bad.shard else {}
-        line = to_json({**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw})
+        row = {**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw}
         place = self.folder / "set_aside.jsonl"
         with disk_errors(self.folder), open(place, "ab", opener=without_links) as out:
-            out.write(f"{line}\n".encode())
+            out.write(to_line(row))
         self.set_aside_count += 1
 
     def write_judgments(self) -> None:

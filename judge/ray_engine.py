@@ -139,13 +139,7 @@ QUIET: Final = {
 
 
 def score_ray(
-    judge: Judge,
-    exchanges: Exchanges,
-    run: Run,
-    *,
-    named: str,
-    workers: int,
-    limit: int | None = None,
+    judge: Judge, exchanges: Exchanges, run: Run, *, named: str, workers: int, limit: int | None = None
 ) -> None:
     """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
 
@@ -163,17 +157,12 @@ def score_ray(
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
             said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
             failure = said.pop(FAILED, None)
-            lines = [_adapt(line, renamed.get(position)).encode() for position, line in said.items()]
-            run.keep_lines(list(said), lines)
+            for position in renamed.keys() & said.keys():  # a worker does not know which ids came before
+                judgment = Judgment(**json.loads(said[position]))
+                said[position] = to_json(to_row(replace(judgment, id=renamed[position])))
+            run.keep_lines(list(said), [f"{line}\n".encode() for line in said.values()])
             if failure is not None:  # what was judged before it is kept by now
                 _raise(**json.loads(failure))
-
-
-def _adapt(line: str, renamed: str | None) -> str:
-    """A worker's line as the journal has it: mostly as it came, since to read and write each takes time."""
-    if renamed is not None:  # a worker does not know which ids came before
-        line = to_json(to_row(replace(Judgment(**json.loads(line)), id=renamed)))
-    return f"{line}\n"
 
 
 def _raise(kind: str, text: str) -> NoReturn:

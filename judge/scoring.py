@@ -25,16 +25,7 @@ from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
-from data.runs import (
-    FinishedRun,
-    OnProgress,
-    Run,
-    RunPlan,
-    find_known,
-    read_manifest,
-    read_summary,
-    run_all,
-)
+from data.runs import FinishedRun, OnProgress, Run, RunPlan, find_known, read_manifest, read_summary, run_all
 from data.storage import (
     Columns,
     Remote,

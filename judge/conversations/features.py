@@ -36,7 +36,7 @@ FEATURES: Final = {
 START: Final = {name: weight for name, (weight, _) in FEATURES.items()}
 MOST_EARLIER: Final = 20  # replies before one that it is compared with
 
-_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_words: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*").findall
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])")
 _SMALL: Final = frozenset(
     "a an the and or but so if of to in on at for with from by as is are was were be been being am do does"  # noqa: SIM905
@@ -148,10 +148,6 @@ def _speaker_features(heard: Sequence[str]) -> dict[str, float]:
 def _plain(text: str) -> str:
     """Small letters, straight apostrophes, and "i ' m" as one word, as some bots write it."""
     return text.casefold().replace("\u2019", "'").replace(" ' ", "'")
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
 
 
 def _subject(words: Sequence[str]) -> set[str]:

@@ -218,12 +218,7 @@ def _reply(row: Mapping[str, Any], endpoint: Endpoint) -> Reply | CallFailed:
 
 
 def score_batch(
-    judge: Judge,
-    exchanges: Iterable[Exchange],
-    run: Run,
-    *,
-    limit: int | None = None,
-    wait: bool = False,
+    judge: Judge, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None, wait: bool = False
 ) -> None:
     """Judge by batch what `run` does not hold yet.
 
