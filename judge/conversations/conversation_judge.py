@@ -99,19 +99,14 @@ class ConversationJudge(SelfExplaining):
         own = self.replies.rubric
         self.rubric = own if own.is_part and not self.is_fitted else read_rubric(CONVERSATION)
         self.concurrency = self.replies.concurrency
-        self.caveat = self._caveat()
-        told = [self.replies.version, digest_json(self.card) if self.is_fitted else "mean", FORMAT]
-        self.version = digest_json(told)[:12]
-
-    def _caveat(self) -> str:
-        if not self.is_fitted:
-            return MEAN_CAVEAT
-        if own_version(self.card["replies"]["version"]) != own_version(self.replies.version):
-            return (
-                f"{self.card['caveat']} It was fitted with an earlier version of {self.replies.name}: "
+        self.caveat = str(self.card["caveat"]) if self.is_fitted else MEAN_CAVEAT
+        if self.is_fitted and own_version(self.card["replies"]["version"]) != own_version(judge.version):
+            self.caveat += (
+                f" It was fitted with an earlier version of {judge.name}: "
                 "fit it again with train --unit conversation."
             )
-        return str(self.card["caveat"])
+        told = [self.replies.version, digest_json(self.card) if self.is_fitted else "mean", FORMAT]
+        self.version = digest_json(told)[:12]
 
     @cached_property
     def weights(self) -> Mapping[str, Weights]:

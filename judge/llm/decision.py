@@ -44,7 +44,7 @@ class DecisionJudge(LanguageModelJudge):
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
         self.component_names = tuple(self.rubric.components)
-        self.protocol = protocol
+        self.protocol, self.batch_path = protocol, f"/{protocol}"
         self.endpoint = Endpoint(**endpoint, price_kind="decision")
         self.concurrency = self.endpoint.concurrency
         # False: the option to ask twice, of earlier versions; without it all versions would change.
@@ -66,11 +66,6 @@ class DecisionJudge(LanguageModelJudge):
 
     def _delimit(self, exchange: Exchange) -> DelimitedExchange:
         return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
-
-    @property
-    def batch_path(self) -> str:
-        """Where a batch sends its requests."""
-        return f"/{self.protocol}"
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """Write the one request that is sent for an exchange."""

@@ -325,11 +325,7 @@ class LanguageModelJudge(EndpointUser, Judge):
     """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
 
     reask: int = 0  # further calls after an answer that cannot be read
-
-    @property
-    @abstractmethod
-    def batch_path(self) -> str:
-        """The path of the API to which a batch sends its requests."""
+    batch_path: str  # of the API, to which a batch sends its requests
 
     @abstractmethod
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:

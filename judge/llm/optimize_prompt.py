@@ -181,9 +181,9 @@ class Candidates:
         digest = self.register(program)
         outcome = self.ledger.get((digest, text))
         if outcome is None:
-            characters = self.judge.reason_characters
-            form = make_form(program, self.judge.rubric, reason_characters=characters)
-            outcome = self.meter.call(lambda: self.judge.ask(text, form), most=self.judge.most_calls)
+            judge = self.judge
+            form = make_form(program, judge.rubric, reason_characters=judge.reason_characters)
+            outcome = self.meter.call(lambda: judge.ask(text, form), most=judge.most_calls)
             self.ledger[digest, text] = outcome
         return outcome
 
