@@ -254,13 +254,8 @@ class _Talks:
 
 def plan_conversations(situations: Sequence[Situation], listener: Listener, *, turns: int) -> RunPlan:
     """Return the plan of a run of this model with these speakers."""
-    return RunPlan(
-        model=listener.name,
-        version=listener.version,
-        style=listener.config.style,
-        situations=digest_json(to_plain(situations))[:16],  # of every word that may be said
-        turns=turns,
-    )
+    every_word = digest_json(to_plain(situations))[:16]
+    return listener.plan(situations=every_word, turns=turns)
 
 
 def hold_conversations(

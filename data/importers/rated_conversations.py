@@ -205,11 +205,8 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
             with intake.setting_aside(place):
                 identity = f"{name}/{read_text(row, corpus.key)}"
                 about = {"id": identity, "rater": RATERS.get(rater, rater), "dimension": dimension}
-                if (
-                    intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
-                    is not None
-                ):
-                    rated.append(identity)
+                score = intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
+                rated += [] if score is None else [identity]
     return rated
 
 

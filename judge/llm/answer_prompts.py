@@ -145,6 +145,10 @@ class Responder(AskedModel):
         """A digest of all that decides a response; where the server stands does not."""
         return digest_json([self.config.model, self.write(self.probe), self.decoding])[:12]
 
+    def plan(self, **asked: Any) -> RunPlan:
+        """Make the plan of a run of this model over what is asked."""
+        return RunPlan(model=self.name, version=self.version, style=self.config.style, **asked)
+
     def write(self, prompt: Exchange) -> list[dict[str, str]]:
         """What the model is asked."""
         return write_messages(prompt, style=self.config.style)
@@ -216,12 +220,7 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
 
 def plan_responses(prompts: Source, responder: Responder) -> RunPlan:
     """What a run of this model over these prompts is known by."""
-    return RunPlan(
-        model=responder.name,
-        version=responder.version,
-        style=responder.config.style,
-        prompts=digest_source(prompts),
-    )
+    return responder.plan(prompts=digest_source(prompts))
 
 
 def respond_to(
