@@ -117,12 +117,10 @@ def read_inputs(
         judges=tuple(judged), people=(), exchanges=texts, options=options, notes=(*pooled, *read_notes)
     )
     if are_choices(Path(ratings), reading.columns):
-        table = read_choices(Path(ratings), reading, replies=replies)
-        if not table.choices:
+        choices, notes = read_choices(Path(ratings), reading, replies=replies)
+        if not choices:
             raise UserError(f"{ratings}: no choices")
-        return replace(
-            inputs, choices=tuple(table.choices), notes=(*inputs.notes, *table.notes, *say_set_aside(bad))
-        )
+        return replace(inputs, choices=choices, notes=(*inputs.notes, *notes, *say_set_aside(bad)))
     sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
     people = tuple(of_people(sheet.ratings, judges=[item.name for item in judged]))
     return replace(inputs, people=people, notes=(*inputs.notes, *sheet.notes, *say_set_aside(bad)))

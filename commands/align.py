@@ -69,7 +69,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
 
     reporter = make_reporter(**options)
     plan = plan_alignment(reporter)
-    folder = out or plan.default_folder("alignments", folder_name(plan.model), plan.scale)
+    folder = out or plan.default_folder("alignments", folder_name(plan["model"]), plan["scale"])
     with (
         interruptible("finished sheets are saved", out=folder),
         progress("asking", "answered", spent=lambda: reporter.endpoint.budget.spent) as on_progress,

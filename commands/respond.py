@@ -95,7 +95,7 @@ def _answer_prompts(
     check_source(source)
     responder = answer_prompts.Responder(config)
     plan = answer_prompts.plan_responses(source, responder)
-    folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan.model))
+    folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan["model"]))
     with (
         interruptible("finished replies are saved", prompts=prompts, out=folder),
         progress("asking", "answered", spent=lambda: responder.endpoint.budget.spent) as on_progress,
@@ -115,7 +115,7 @@ def _hold_conversations(
     file, listener = file or scripted.OURS, scripted.Listener(config)
     situations = scripted.read_script(file, turns=turns)
     plan = scripted.plan_conversations(situations, listener, turns=turns)
-    folder = out or plan.default_folder("conversations", file.stem, folder_name(plan.model))
+    folder = out or plan.default_folder("conversations", file.stem, folder_name(plan["model"]))
     with (
         interruptible("finished turns are saved", prompts=file, out=folder),
         progress("talking", "said", spent=lambda: listener.endpoint.budget.spent) as on_progress,

@@ -243,7 +243,7 @@ def _choose_engine(
     workers: int | None,
     batch: bool,
     wait: bool,
-) -> Callable[..., int]:
+) -> Callable[..., None]:
     """What takes the exchanges past the judge; options that do not go together are refused."""
     from judge.engine import score_exchanges
     from judge.llm.batch import score_batch

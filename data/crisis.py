@@ -79,16 +79,14 @@ def say_flags(flagged: Mapping[str, Any] | None, where: str = "") -> list[str]:
     >>> say_flags({"count": 0, "dangers": {}, "ids": []}), say_flags(None)
     ([], [])
     """
-    count = flagged["count"] if flagged else 0
-    if not flagged or not count:
+    if not flagged or not (count := flagged["count"]):
         return []
-    is_one = count == 1
-    shown = f"id{'' if is_one else 's'} {', '.join(flagged['ids'][:SHOWN])}"
+    ids, answers, them, they_are = "ids", f"{count:,} answers", "them", "they are"
+    if count == 1:
+        ids, answers, them, they_are = "id", "1 answer", "it", "it is"
+    shown = f"{ids} {', '.join(flagged['ids'][:SHOWN])}"
     shown += f" and {count - SHOWN:,} more, see flag in judgments.jsonl" if count > SHOWN else ""
-    read = "read it; the judge cannot decide whether it is safe"
-    if not is_one:
-        read = "read them; the judge cannot decide whether they are safe"
-    answers = "1 answer" if is_one else f"{count:,} answers"
+    read = f"read {them}; the judge cannot decide whether {they_are} safe"
     return [f"{answers} to somebody who may be in danger ({shown}): {where}{read}"]
 
 

@@ -55,17 +55,17 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path, *, busy: str = "") -> Iterator[None]:
+def locked(folder: Path, *, busy: str) -> Iterator[None]:
     """Let one process at a time work in a folder; the system lets go of the lock, even after kill -9.
 
-    A second process waits, or is refused with what is wrong: `busy`, where {process} is the one at work.
+    A second process is refused with what is wrong: `busy`, where {process} is the one at work.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / "lock", "a+", encoding="ascii", opener=without_links)  # noqa: SIM115 (closed below)
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
             process = lock.read().strip() or "unknown"

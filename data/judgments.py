@@ -120,54 +120,40 @@ def read_recorded(
 
 
 def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment:
-    """One row of another tool as a judgment; errors start with the field."""
+    """One row of another tool as a judgment; errors start with the field.
+
+    >>> judgment_of_row({"id": "1", "score": "3.4"}, scale=parse_scale("1-5")).label
+    '3'
+    >>> judgment_of_row({"id": "1", "score": "7"}, scale=parse_scale("1-5")).unscored
+    "off the scale: '7'"
+    """
     identity = str(row.get("id") if row.get("id") is not None else "").strip()
     if not identity:
         raise UserError("id: missing or empty; every row needs it")
-    model = str(row.get("model") or UNNAMED_MODEL).strip()
+    model, prompt = str(row.get("model") or UNNAMED_MODEL).strip(), row.get("prompt")
+    # Without a prompt, the id without its model's name identifies the prompt.
+    grouped = str(prompt) if prompt is not None else plain_id(identity, model)
+    digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Judgment(id=identity, model=model, content="", prompt_digest=digest, **_read_said(row, scale))
+
+
+def _read_said(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, Any]:
+    """Read what was said: a number, a level's name, nothing but probabilities, or nothing."""
     probabilities = _probabilities(row, scale)
     said = next((str(row[column]) for column in SAYINGS if _is_given(row.get(column))), None)
     if said is None and probabilities is None:
-        reason = str(row.get("unscored") or NOT_GIVEN)
-        return _judgment(identity, model, row.get("prompt"), unscored=reason)
-    label = str(row["label"]) if said is not None and _is_given(row.get("label")) else None
-    return recorded_judgment(
-        identity, model, row.get("prompt"), said=said, label=label, probabilities=probabilities, scale=scale
-    )
-
-
-def recorded_judgment(
-    identity: str,
-    model: str,
-    prompt: Any = None,
-    *,
-    said: Any,
-    scale: Sequence[str],
-    label: str | None = None,
-    probabilities: Mapping[str, float] | None = None,
-) -> Judgment:
-    """A judgment from what was said: a number, a level's name, or nothing but probabilities.
-
-    >>> recorded_judgment("1", "m", said="3.4", scale=parse_scale("1-5")).label
-    '3'
-    >>> recorded_judgment("1", "m", said="7", scale=parse_scale("1-5")).unscored
-    "off the scale: '7'"
-    """
+        return {"unscored": str(row.get("unscored") or NOT_GIVEN)}
     if said is None and probabilities is not None:
-        position: float | None = sum(
-            place * probabilities[name] for place, name in enumerate(scale, start=1)
-        ) / sum(probabilities.values())
-        named = 1 + list(scale).index(label_of({name: probabilities[name] for name in scale}))
-    else:
-        position = position_on(said, scale)
-        held = position_on(label, scale) if label is not None else position
-        if position is None or held is None:
-            off = said if position is None else label
-            return _judgment(identity, model, prompt, unscored=f"{OFF_SCALE}: {str(off)[:40]!r}")
-        named = round(held)  # halfway between two the even one, so that halves lean neither way
-    return _judgment(
-        identity, model, prompt, label=scale[named - 1], probabilities=probabilities, score=position
-    )
+        mean = sum(place * probabilities[name] for place, name in enumerate(scale, start=1))
+        score = mean / sum(probabilities.values())
+        return {"label": label_of(probabilities), "probabilities": probabilities, "score": score}
+    label = str(row["label"]) if _is_given(row.get("label")) else said
+    position, named = position_on(said, scale), position_on(label, scale)
+    if position is None or named is None:
+        off = said if position is None else label
+        return {"unscored": f"{OFF_SCALE}: {str(off)[:40]!r}"}
+    # Halfway between two levels the even one, so that halves lean neither way.
+    return {"label": scale[round(named) - 1], "probabilities": probabilities, "score": position}
 
 
 def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, float] | None:
@@ -193,13 +179,6 @@ def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, fl
 
 def _is_given(value: Any) -> bool:
     return value is not None and str(value).strip() != "" and value == value  # nan is no value
-
-
-def _judgment(identity: str, model: str, prompt: Any, **said: Any) -> Judgment:
-    # Without a prompt, the id without its model's name identifies the prompt.
-    grouped = str(prompt) if prompt is not None else plain_id(identity, model)
-    digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return Judgment(id=identity, model=model, content="", prompt_digest=digest, **said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -42,29 +42,17 @@ UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed befor
 OnProgress = Callable[[int, int], None]  # how many of how many are done
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What decides every row of a run: change one of its fields and it is another run."""
+class RunPlan(dict[str, Any]):
+    """What decides every row of a run, as `plan.json` has it: with another value it is another run."""
 
     @property
     def digest(self) -> str:
         """What the run is known by."""
-        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+        return sha256(to_json(self).encode()).hexdigest()[:16]
 
     def default_folder(self, place: str, *names: str) -> Path:
         """A folder in `place` that the same command finds again, and no other command."""
         return Path(place) / "-".join([*names, self.digest[:8]]).replace("/", "-")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScorePlan(RunPlan):
-    """What decides every judgment of a run."""
-
-    judge: str
-    version: str
-    rubric: str
-    input: str
-    calibration: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +130,8 @@ class Run:
         self.folder = folder
         self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
+        self.asked = 0  # rows that this session asked for
+        self.on_row: Callable[[], object] = lambda: None  # called after each row, found or asked for
         self._journal = folder / "journal.jsonl"
         is_whole = is_judgment if name == "judgments" else lambda row: True
         self._earlier, self._end = _take_up(self._journal, self.judgments, is_whole)
@@ -155,11 +145,6 @@ class Run:
     def seconds(self) -> float:
         """The duration of this session of the run."""
         return round(monotonic() - self._started, 3)
-
-    @property
-    def count(self) -> int:
-        """The number of judgments stored for the exchanges seen."""
-        return sum(offset >= 0 for offset in self._offsets)
 
     @property
     def has_more(self) -> bool:
@@ -192,6 +177,8 @@ class Run:
         for position, line in zip(positions, lines, strict=True):
             self._place(position, self._end)
             self._end += len(line)
+            self.asked += 1
+            self.on_row()
 
     def _append(self, left: bytes) -> None:
         try:
@@ -209,10 +196,10 @@ class Run:
     def set_aside(self, bad: BadRow) -> None:
         """Keep a row that could not be read, with its line and what was wrong."""
         shard = {"file": bad.shard} if bad.shard else {}
-        line = to_json({**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw})
+        row = {**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw}
         place = self.folder / "set_aside.jsonl"
         with disk_errors(self.folder), open(place, "ab", opener=without_links) as out:
-            out.write(f"{line}\n".encode())
+            out.write(to_line(row))
         self.set_aside_count += 1
 
     def write_judgments(self) -> None:
@@ -247,6 +234,7 @@ class Run:
         offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
         if offset is not None:
             self._place(position, offset)
+            self.on_row()
         return offset
 
     def _place(self, position: int, offset: int) -> None:
@@ -281,7 +269,7 @@ def open_run(
                     "set --out to a new or empty folder"
                 )
             else:
-                write_object(folder / "plan.json", asdict(plan))
+                write_object(folder / "plan.json", plan)
                 if known:
                     (folder / "journal.jsonl").write_bytes(known.read_bytes())
             (folder / "manifest.json").unlink(missing_ok=True)
@@ -297,8 +285,8 @@ def run_all(
     plan: RunPlan,
     *,
     total: int,
-    ask: Callable[[Run, Callable[[], None]], int],
-    conclude: Callable[[Run], tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    ask: Callable[[Run], object],
+    conclude: Callable[[Run], Mapping[str, Any]],
     is_enough: Callable[[Mapping[str, Any]], bool] = lambda manifest: True,
     name: str = "judgments",
     known: Path | None = None,
@@ -306,9 +294,9 @@ def run_all(
 ) -> FinishedRun:
     """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
 
-    A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run,
-    calls its second argument after each row, and returns how many were asked for. `conclude` is called once
-    the rows are written in order: it gives what the manifest says beside the plan, and the summary, if any.
+    A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run.
+    `conclude` is called once the rows are written in order: it gives what the manifest says beside the plan
+    and the time; a `summary` in it becomes a file of its own.
     """
     manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):
@@ -321,21 +309,21 @@ def run_all(
         on_progress(done, max(done, total))
 
     with open_run(folder, plan, name=name, known=known) as run:
-        asked = ask(run, count_one)
+        run.on_row = count_one
+        ask(run)
         run.write_judgments()
-        concluded, summary = conclude(run)
-        manifest = {**asdict(plan), **concluded}
-        run.finish(summary=summary, manifest=manifest)
-    return FinishedRun(folder=folder, manifest=manifest, asked=asked)
+        manifest = {**plan, **conclude(run), "wall_seconds": run.seconds}
+        run.finish(summary=manifest.pop("summary", None), manifest=manifest)
+    return FinishedRun(folder=folder, manifest=manifest, asked=run.asked)
 
 
-def find_known(folder: Path, plan: ScorePlan) -> Path | None:
+def find_known(folder: Path, plan: RunPlan) -> Path | None:
     """Return the judgments of a finished run beside it that differs by its calibration alone."""
     for path in sorted(folder.parent.glob("*/plan.json")):
         with suppress(UserError):  # another run that cannot be read
             other = read_object(path)
-            same = replace(plan, calibration=other.get("calibration"))
-            if path.parent != folder and other == asdict(same) and find_manifest(path.parent, same):
+            same = RunPlan(plan, calibration=other.get("calibration"))
+            if path.parent != folder and other == same and find_manifest(path.parent, same):
                 return path.parent / "judgments.jsonl"
     return None
 
@@ -352,10 +340,10 @@ def _gone(folder: Path) -> Path:
 
 
 def _check_plan(folder: Path, plan: RunPlan) -> None:
-    there, asked = read_object(folder / "plan.json"), asdict(plan)
+    there = read_object(folder / "plan.json")
     differing = [
         f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"
-        for key, value in asked.items()
+        for key, value in plan.items()
         if there.get(key) != value
     ]
     if differing:

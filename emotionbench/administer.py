@@ -9,7 +9,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -211,22 +211,6 @@ def _row(blank: Exchange) -> dict[str, Any]:
     return {"id": blank.id, "content": blank.content_digest, **about}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignPlan(RunPlan):
-    """What decides every sheet of a run."""
-
-    model: str
-    version: str
-    scale: str
-    questionnaire: str
-    situations: str
-    orders: int
-    repeats: int
-    defaults: int
-    seed: int
-    variant: str
-
-
 def make_reporter(
     *,
     model_config: Path | None,
@@ -270,11 +254,11 @@ def make_reporter(
     return SelfReporter(read_model_config(model_config, settings), inquiry)
 
 
-def plan_alignment(reporter: SelfReporter) -> AlignPlan:
+def plan_alignment(reporter: SelfReporter) -> RunPlan:
     """Make the plan that a run of this model over these situations is known by."""
     inquiry = reporter.inquiry
     texts = [[item.id, item.factor, item.text] for item in inquiry.situations]
-    return AlignPlan(
+    return RunPlan(
         model=reporter.name,
         version=reporter.version,
         scale=inquiry.questionnaire.name,
@@ -286,7 +270,7 @@ def plan_alignment(reporter: SelfReporter) -> AlignPlan:
 
 def run_alignment(
     reporter: SelfReporter,
-    plan: AlignPlan,
+    plan: RunPlan,
     folder: Path,
     *,
     max_cost: float | None = None,
@@ -296,17 +280,14 @@ def run_alignment(
     budget = reporter.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
-        return ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run, on_progress=count_one)
-
-    def conclude(run: Run) -> tuple[dict[str, Any], None]:
+    def conclude(run: Run) -> dict[str, Any]:
         rows = [row for _, row in read_rows(run.judgments)]
         sheets = (
             Sheet(
-                model=plan.model,
-                scale=plan.scale,
+                model=plan["model"],
+                scale=plan["scale"],
+                variant=plan["variant"],
                 marks={int(item): mark for item, mark in row["marks"].items()},
-                variant=plan.variant,
                 **{key: row.get(key) for key in ("factor", "situation", "pair", "missing")},
             )
             for row in rows
@@ -323,14 +304,13 @@ def run_alignment(
             "missing": dict(sorted(missing.items())),
             **count_served(rows),
             **sum_usage(rows),
-            "wall_seconds": run.seconds,
-        }, None
+        }
 
     return run_all(
         folder,
         plan,
         total=reporter.inquiry.count,
-        ask=ask,
+        ask=lambda run: ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run),
         conclude=conclude,
         is_enough=lambda manifest: (folder / SHEETS).exists(),
         name=ANSWERS,

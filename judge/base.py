@@ -92,7 +92,7 @@ class Judge(ABC):
         return [self.judge(exchange) for exchange in exchanges]
 
     @property
-    def in_bulk(self) -> Callable[..., int] | None:
+    def in_bulk(self) -> Callable[..., None] | None:
         """What scores a whole input at once, where one reply at a time would be slow."""
         return None
 
@@ -125,29 +125,23 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
     For whole conversations: one that reads them itself, else the judge of conversations with this one for
     their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
     """
-    judge = _find_judge(name, unit)
-    judge.option = name
-    return judge
-
-
-def _find_judge(name: str, unit: str) -> Judge:
     kind, colon, rest = name.partition(":")
     if colon and kind == CONVERSATION:
-        return _make_judge(CONVERSATION, {"replies": rest}, place="--judge")
+        return _make_judge(name, CONVERSATION, {"replies": rest})
     kind, options = _describe(name)
     if unit == CONVERSATION and kind not in READ_CONVERSATIONS:
-        return _make_judge(CONVERSATION, {"replies": name}, place="--judge")
+        return _make_judge(name, CONVERSATION, {"replies": name})
     if unit == CONVERSATION and kind != CONVERSATION:
         options.setdefault("rubric", CONVERSATION)
     if not _is_file(name):
-        return _make_judge(kind, options, place="--judge")
+        return _make_judge(name, kind, options)
     path = Path(name)
     place = path.resolve()
     if place in _OPEN.get():
         raise UserError(f"{path}: refers to itself, directly or through others")
     token = _OPEN.set((*_OPEN.get(), place))
     try:
-        return _make_judge(kind, options, place=str(path), folder=path.parent)
+        return _make_judge(name, kind, options, file=path)
     finally:
         _OPEN.reset(token)
 
@@ -240,7 +234,8 @@ def _find_class(kind: str, place: str) -> Any:
         ) from error
 
 
-def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Path | None = None) -> Judge:
+def _make_judge(name: str, kind: str, options: Mapping[str, Any], *, file: Path | None = None) -> Judge:
+    place = str(file or "--judge")
     make = _find_class(kind, place)
     # A judge's options are the arguments of its class: their names and types are checked here, once.
     from pydantic import TypeAdapter, ValidationError
@@ -253,9 +248,10 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
             checked[key] = TypeAdapter(types[key]).validate_python(value)
         except ValidationError as error:
             raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
-    if folder is not None:
-        checked |= {key: _find(checked[key], folder) for key in make.files if key in checked}
+    if file is not None:
+        checked |= {key: _find(checked[key], file.parent) for key in make.files if key in checked}
     judge: Judge = make(**checked)
+    judge.option = name
     return judge
 
 

@@ -20,13 +20,7 @@ class CascadeJudge(CompositeJudge):
     name = "cascade"
     files = ("first", "second")
 
-    def __init__(
-        self,
-        *,
-        first: str = "classifier",
-        second: str = "",
-        ask_below: float = 0.6,
-    ) -> None:
+    def __init__(self, *, first: str = "classifier", second: str = "", ask_below: float = 0.6) -> None:
         if not second:
             raise UserError('second: missing; set the judge for uncertain replies: second = "prompted.toml"')
         if not 0 <= ask_below <= 1:

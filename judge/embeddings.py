@@ -3,8 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -26,54 +25,44 @@ MAX_REPLIES: Final = 200  # of a model
 TURNS_BEFORE: Final = 2  # earlier turns that are read with the prompt
 
 
-class SentenceEmbedder:
-    """Embeddings of length 1, so that a dot product is a cosine; the model loads with the first text.
+@cache
+def _session() -> Any:
+    check_files(FOLDER, read_card(FOLDER)["files"])
+    return open_session(FOLDER / MODEL)
+
+
+@cache
+def _tokenizer() -> Any:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(FOLDER / TOKENIZER))
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return tokenizer
+
+
+def embed(texts: Sequence[str]) -> np.ndarray:
+    """Return one row of length 1 per text, so that a dot product is a cosine; equal texts are computed once.
 
     Texts run one at a time, as the judge's replies do: in a batch, the quantization of a text would depend
     on the other texts.
     """
+    if not texts:
+        return np.empty((0, WIDTH))
+    different = list(dict.fromkeys(texts))
+    # A lone surrogate cannot be encoded; the replacement character stands for it.
+    encodable = [
+        text[:MAX_CHARACTERS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        for text in different
+    ]
+    session = _session()
+    tokens = [item.ids for item in _tokenizer().encode_batch(encodable)]
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        self.folder = folder
+    def run(ids: list[int]) -> Any:
+        return session.run(["sentence_embedding"], {"ids": np.array([ids], dtype=np.int64)})[0][0]
 
-    @cached_property
-    def session(self) -> Any:
-        check_files(self.folder, read_card(self.folder)["files"])
-        return open_session(self.folder / MODEL)
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return one row per text; equal texts are computed once."""
-        if not texts:
-            return np.empty((0, WIDTH))
-        different = list(dict.fromkeys(texts))
-        # A lone surrogate cannot be encoded; the replacement character stands for it.
-        encodable = [
-            text[:MAX_CHARACTERS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            for text in different
-        ]
-        session = self.session
-        tokens = [item.ids for item in self.tokenizer.encode_batch(encodable)]
-
-        def run(ids: list[int]) -> Any:
-            return session.run(["sentence_embedding"], {"ids": np.array([ids], dtype=np.int64)})[0][0]
-
-        with ThreadPoolExecutor(count_cores()) as pool:
-            rows = dict(zip(different, pool.map(run, tokens), strict=True))
-        return np.array([rows[text] for text in texts], dtype=float)
-
-
-@cache
-def shared_embedder() -> SentenceEmbedder:
-    """Return the embedder of this process."""
-    return SentenceEmbedder()
+    with ThreadPoolExecutor(count_cores()) as pool:
+        rows = dict(zip(different, pool.map(run, tokens), strict=True))
+    return np.array([rows[text] for text in texts], dtype=float)
 
 
 Row = tuple[int, str, str, str]  # checksum, conversation, prompt and reply
@@ -113,7 +102,7 @@ class FitCollector:
         }
         # Together, as models mostly answer the same prompts.
         texts = {text: None for rows in enough.values() for _, _, *pair in rows for text in pair}
-        embeddings = dict(zip(texts, shared_embedder().embed(list(texts)), strict=True))
+        embeddings = dict(zip(texts, embed(list(texts)), strict=True))
         fits = {model: _fit(rows, embeddings) for model, rows in enough.items()}
         return {model: fits.get(model) for model in self.rows}
 

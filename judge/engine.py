@@ -3,68 +3,47 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import closing, nullcontext
 from threading import Event, Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from data.records import Exchange, Judgment
 from data.runs import Run
 from judge.base import Judge
+from judge.llm.endpoint import EndpointUser
 
-
-class Asked(Protocol):
-    """A judge, or a model that answers prompts; `stop` ends all waiting for a server."""
-
-    @property
-    def concurrency(self) -> int: ...
-
-    def stop(self) -> None: ...
-    def close(self) -> None: ...
-
-
+Asked = Judge | EndpointUser  # or a model that answers prompts
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
 
 
 def score_exchanges(
-    judge: Judge,
-    exchanges: Iterable[Exchange],
-    run: Run,
-    *,
-    limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
-) -> int:
-    """Judge every exchange that `run` does not hold yet; return how many the judge was asked for."""
+    judge: Judge, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None
+) -> None:
+    """Judge every exchange that `run` does not hold yet."""
     if judge.in_bulk is not None:
-        return judge.in_bulk(exchanges, run, limit=limit, on_progress=on_progress)
-    return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
+        judge.in_bulk(exchanges, run, limit=limit)
+    else:
+        ask_all(judge, judge.judge, exchanges, run, limit=limit)
 
 
 def ask_all(
-    asked: Asked,
-    ask: Ask,
-    exchanges: Iterable[Exchange],
-    run: Run,
-    *,
-    limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
-) -> int:
-    """Ask for every exchange that `run` does not hold yet, and save the answers; return their number.
+    asked: Asked, ask: Ask, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None
+) -> None:
+    """Ask for every exchange that `run` does not hold yet, and save the answers.
 
     Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
     than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
     judgments under way are finished and kept first; then it is raised.
     """
-
-    def keep(item: tuple[int, Exchange], answer: Judgment | Mapping[str, Any]) -> None:
-        run.keep(item[0], answer)
-        on_progress()
-
-    coming = still_to_judge(exchanges, run, limit, on_progress)
-    try:
-        return in_threads(asked.concurrency, coming, lambda item: ask(item[1]), keep, on_failure=asked.stop)
-    finally:
-        asked.close()
+    in_threads(
+        asked.concurrency,
+        still_to_judge(exchanges, run, limit),
+        lambda item: ask(item[1]),
+        lambda item, answer: run.keep(item[0], answer),
+        asked=asked,
+    )
 
 
 def in_threads(
@@ -73,35 +52,36 @@ def in_threads(
     ask: Callable[[Item], Answer],
     keep: Callable[[Item, Answer], None],
     *,
-    on_failure: Callable[[], None] = lambda: None,
-) -> int:
-    """Ask for each item on so many threads, and keep the answers, one at a time; return their number."""
+    asked: Asked | None = None,
+) -> None:
+    """Ask for each item on so many threads, and keep the answers, one at a time.
+
+    `asked` is stopped when a thread fails, and closed at the end.
+    """
     lock, stop = Lock(), Event()
 
-    def work() -> int:
-        done = 0
+    def work() -> None:
         while not stop.is_set():
             with lock:
                 item = next(coming, None)
             if item is None:
                 break
             answer = ask(item)
-            done += 1
             with lock:
                 keep(item, answer)
-        return done
 
-    with ThreadPoolExecutor(count) as pool:
+    with closing(asked) if asked else nullcontext(), ThreadPoolExecutor(count) as pool:
         workers = [pool.submit(work) for _ in range(count)]
         try:
             wait(workers, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()
             failed = [worker for worker in workers if worker.done() and worker.exception()]
-            if failed or not all(worker.done() for worker in workers):
-                on_failure()
+            if asked and (failed or not all(worker.done() for worker in workers)):
+                asked.stop()
     # Those that failed first: others may have failed only because they were stopped then.
-    return sum(worker.result() for worker in (failed or workers))
+    for worker in failed or workers:
+        worker.result()
 
 
 def count_cores() -> int:
@@ -112,16 +92,15 @@ def count_cores() -> int:
 
 
 def still_to_judge(
-    exchanges: Iterable[Exchange], run: Run, limit: int | None, on_progress: Callable[[], None]
+    exchanges: Iterable[Exchange], run: Run, limit: int | None
 ) -> Iterator[tuple[int, Exchange]]:
     """Yield the exchanges to ask for, with their positions in the input.
 
     A judgment once made stays in its run: past the limit we go on looking for those of an earlier stretch.
     """
     for position, exchange in enumerate(exchanges):
-        if run.has_more and run.is_judged(position, exchange):
-            on_progress()
-        elif limit is None or position < limit:
+        is_judged = run.has_more and run.is_judged(position, exchange)
+        if not is_judged and (limit is None or position < limit):
             yield position, exchange
         if limit is not None and position + 1 >= limit and not run.has_more:
             return

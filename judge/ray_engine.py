@@ -13,9 +13,9 @@ import os
 import sys
 import traceback
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from secrets import token_hex
@@ -28,7 +28,7 @@ from data.readers.table_rows import TableRows
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
-from data.tables import Exchanges, Row, make_record, to_json, to_row
+from data.tables import Exchanges, make_record, to_json, to_row
 from judge.base import CUDA, DEVICE, Judge, load_judge
 from judge.engine import in_threads, still_to_judge
 from judge.llm.endpoint import endpoints_of
@@ -36,27 +36,20 @@ from judge.llm.endpoint import endpoints_of
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
 
 
+@dataclass(kw_only=True, eq=False)
 class Worker:
     """Reads its slices, judges them on a few threads, and gives the judgments as lines of JSON.
 
     An error is such a line as well, beside what was judged before it came.
     """
 
-    def __init__(
-        self,
-        *,
-        named: str,
-        version: str,
-        device: str,
-        source: Source,
-        folder: str,
-        workers: int,
-        threads: int,
-    ) -> None:
-        self.named, self.version, self.folder, self.workers = named, version, folder, workers
-        self.device = device
-        self.threads = threads  # our part of what the judge allows all of us
-        self.reader = Reader(source)
+    named: str
+    version: str
+    device: str
+    source: Source
+    folder: str
+    workers: int
+    threads: int  # our part of what the judge allows all of us
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Judge one slice: some places of one shard, each with its position in the whole input."""
@@ -69,8 +62,14 @@ class Worker:
             )
             if self.device == CUDA:
                 judged = dict(zip(positions, judge.judge_many(list(coming)), strict=True))
-            else:
-                self._judge_each(zip(positions, coming, strict=True), judged)
+            else:  # what is done before an error stays
+                in_threads(
+                    self.threads,
+                    zip(positions, coming, strict=True),
+                    lambda item: judge.judge(item[1]),
+                    lambda item, judgment: judged.update({item[0]: judgment}),
+                    asked=judge,
+                )
         except UserError as error:
             failures = [{"kind": type(error).__name__, "text": str(error)}]
         except Exception:
@@ -79,19 +78,9 @@ class Worker:
         lines += map(json.dumps, failures)
         return {"position": [*judged] + [FAILED] * len(failures), "json": lines}
 
-    def _judge_each(self, coming: Iterator[tuple[int, Exchange]], judged: dict[int, Judgment]) -> None:
-        """Judge exchanges on our part of the judge's threads; what is done before an error stays."""
-        judge = self.judge
-        try:
-            in_threads(
-                self.threads,
-                coming,
-                lambda item: judge.judge(item[1]),
-                lambda item, judgment: judged.update({item[0]: judgment}),
-                on_failure=judge.stop,
-            )
-        finally:
-            judge.close()
+    @cached_property
+    def reader(self) -> "Reader":
+        return Reader(self.source)
 
     @cached_property
     def judge(self) -> Judge:
@@ -118,9 +107,6 @@ class Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.shard, self.line, self.row = -1, 0, dict[str, Any]()
-        self.table: TableRows
-        self.rows: Iterator[tuple[int, Row]] = iter(())
-        self.make: Callable[[int, Row], Exchange]
 
     def take(self, shard: int, positions: Iterable[tuple[int, int]]) -> Iterator[Exchange]:
         """Yield the exchanges at these lines and parts, which rise."""
@@ -153,49 +139,30 @@ QUIET: Final = {
 
 
 def score_ray(
-    judge: Judge,
-    exchanges: Exchanges,
-    run: Run,
-    *,
-    named: str,
-    workers: int,
-    limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
-) -> int:
+    judge: Judge, exchanges: Exchanges, run: Run, *, named: str, workers: int, limit: int | None = None
+) -> None:
     """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
 
-    Returns how many were judged. The judge given here says only what it is: it judges nothing itself.
+    The judge given here says only what it is: it judges nothing itself.
     """
     for _, table in shards_of(exchanges.source):
         if str(table).startswith("memory://"):
             raise UserError(f"{table}: exists in this process only, so workers cannot read it")
     renamed: dict[int, str] = {}
-    slices = _cut(
-        exchanges, run, limit, on_progress, renamed, is_paid=bool(endpoints_of(judge)), workers=workers
-    )
+    slices = _cut(exchanges, run, limit, renamed, is_paid=bool(endpoints_of(judge)), workers=workers)
     if not slices:
-        return 0
-    count = 0
+        return
     # Ray says on stdout that a worker died; there stand results alone.
     with start_ray(workers), redirect_stdout(sys.stderr):
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
             said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
             failure = said.pop(FAILED, None)
-            lines = [_adapt(line, renamed.get(position)).encode() for position, line in said.items()]
-            run.keep_lines(list(said), lines)
-            for _ in lines:
-                on_progress()
-            count += len(lines)
+            for position in renamed.keys() & said.keys():  # a worker does not know which ids came before
+                judgment = Judgment(**json.loads(said[position]))
+                said[position] = to_json(to_row(replace(judgment, id=renamed[position])))
+            run.keep_lines(list(said), [f"{line}\n".encode() for line in said.values()])
             if failure is not None:  # what was judged before it is kept by now
                 _raise(**json.loads(failure))
-    return count
-
-
-def _adapt(line: str, renamed: str | None) -> str:
-    """A worker's line as the journal has it: mostly as it came, since to read and write each takes time."""
-    if renamed is not None:  # a worker does not know which ids came before
-        line = to_json(to_row(replace(Judgment(**json.loads(line)), id=renamed)))
-    return f"{line}\n"
 
 
 def _raise(kind: str, text: str) -> NoReturn:
@@ -210,7 +177,6 @@ def _cut(
     exchanges: Exchanges,
     run: Run,
     limit: int | None,
-    on_progress: Callable[[], None],
     renamed: dict[int, str],
     *,
     is_paid: bool,
@@ -220,7 +186,7 @@ def _cut(
     import pyarrow as arrow
 
     shards, lines, parts, positions = array("q"), array("q"), array("q"), array("q")
-    for position, exchange in still_to_judge(exchanges, run, limit, on_progress):
+    for position, exchange in still_to_judge(exchanges, run, limit):
         shards.append(exchanges.shard)
         lines.append(exchanges.line)
         parts.append(exchanges.part)
@@ -232,14 +198,8 @@ def _cut(
     slices, start = [], 0
     for end in range(1, len(lines) + 1):
         if end == len(lines) or end - start == size or shards[end] != shards[start]:
-            part = slice(start, end)
-            columns = {
-                "shard": shards[part],
-                "line": lines[part],
-                "part": parts[part],
-                "position": positions[part],
-            }
-            slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
+            names, columns = ["shard", "line", "part", "position"], (shards, lines, parts, positions)
+            slices.append(arrow.table([arrow.array(column[start:end]) for column in columns], names=names))
             start = end
     return slices
 
@@ -251,19 +211,18 @@ def _judged(
     import ray.data
 
     device = DEVICE.get()
-    about = {
-        "named": named,
-        "version": judge.version,
-        "device": device,
-        "source": source,
-        "folder": os.getcwd(),
-        "workers": workers,
-        "threads": -(-judge.concurrency // workers),
-    }
     # Blocks, not Arrow tables: for those Ray first starts a task a table, only to ask how long it is.
     judged = ray.data.from_blocks(slices).map_batches(
         Worker,
-        fn_constructor_kwargs=about,
+        fn_constructor_kwargs={
+            "named": named,
+            "version": judge.version,
+            "device": device,
+            "source": source,
+            "folder": os.getcwd(),
+            "workers": workers,
+            "threads": -(-judge.concurrency // workers),
+        },
         batch_size=None,  # a slice is a batch
         compute=ray.data.ActorPoolStrategy(size=workers),
         num_cpus=1,

@@ -3,7 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from difflib import get_close_matches
@@ -25,16 +25,7 @@ from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
-from data.runs import (
-    FinishedRun,
-    OnProgress,
-    Run,
-    ScorePlan,
-    find_known,
-    read_manifest,
-    read_summary,
-    run_all,
-)
+from data.runs import FinishedRun, OnProgress, Run, RunPlan, find_known, read_manifest, read_summary, run_all
 from data.storage import (
     Columns,
     Remote,
@@ -231,7 +222,7 @@ def score_file(
     on_progress: OnProgress | None = None,
     skip_invalid: bool = False,
     seed: int = 0,
-    engine: Callable[..., int] = score_exchanges,
+    engine: Callable[..., None] = score_exchanges,
     on_start: Callable[[Path], object] = lambda folder: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> SummarizedRun:
@@ -257,25 +248,25 @@ def score_file(
     fits = FitCollector(unit)
     total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit, on_row=fits.add)
     plan = plan_run(source, judge, calibration=calibrated.digest)
-    folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
+    folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, judge.name)
     is_new = not (folder / "manifest.json").exists()
     on_read([*notes, *(_describe_cost(judge, source, total) if is_new else ())])
     if engine is score_exchanges:
         judge.expect(total)
     on_start(folder)
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
+    def ask(run: Run) -> None:
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
-        return engine(judge, exchanges, run, limit=limit, on_progress=count_one)
+        engine(judge, exchanges, run, limit=limit)
 
-    def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    def conclude(run: Run) -> dict[str, Any]:
         judged = partial(read_judgments, run.judgments)
         summary, cost = summarize(
             judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count, fits=fits.result()
         )
         if summary.flagged["count"]:
             write_reading_list(folder, source, unit)
-        about = {
+        return {
             "unit": unit,
             "judge_option": judge.option or judge.name,
             "dimension": summary.dimension,
@@ -286,8 +277,9 @@ def score_file(
             "machine": f"{platform.machine()} {platform.system()}",
             "counts": summary.counts,
             "outside": summary.outside,
+            "cost": cost,
+            "summary": summary.as_dict(),
         }
-        return {**about, "cost": cost, "wall_seconds": run.seconds}, summary.as_dict()
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         if manifest["counts"]["set_aside"] and not skip_invalid:
@@ -331,10 +323,8 @@ def score_files(
     calibration: str | None = None,
     skip_invalid: bool = False,
     max_cost: float | None = None,
-    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]] = lambda path, judge: nullcontext(
-        lambda done, total: None
-    ),
-    on_read: Callable[[Sequence[str]], object] = lambda notes: None,
+    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]],
+    on_read: Callable[[Sequence[str]], object],
 ) -> ScoredFiles:
     """Score the files among `paths` with every judge, and return their runs in place of them.
 
@@ -399,9 +389,9 @@ def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
     write_rows(folder / READING_LIST, ({**to_row(item), "danger": flags[item.id]} for item in exchanges))
 
 
-def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> ScorePlan:
+def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> RunPlan:
     """What a run of this judge over these responses, with the calibration of this digest, is known by."""
-    return ScorePlan(
+    return RunPlan(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,

@@ -25,9 +25,9 @@ always get the same turns.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final, Literal
@@ -176,67 +176,49 @@ class Listener(Responder):
     It is not told the situation: who listens learns it from the speaker.
     """
 
+    probe = Exchange(
+        id="",
+        prompt="next",
+        response="",
+        dialogue=(Turn(speaker="user", text="prompt"), Turn(speaker="assistant", text="reply")),
+    )
+
     def write(self, prompt: Exchange) -> list[dict[str, str]]:
         """What the model is asked for its next reply."""
         said = [turn.text for turn in prompt.dialogue] + [prompt.prompt]
         first = replace(prompt, prompt=said[0], dialogue=(), situation=None)
         return [*write_messages(first, style=self.config.style), *alternate(said[1:], first="assistant")]
 
-    @cached_property
-    def version(self) -> str:
-        """A digest of all that decides a reply."""
-        turns = (Turn(speaker="user", text="prompt"), Turn(speaker="assistant", text="reply"))
-        probe = self.write(Exchange(id="", prompt="next", response="", dialogue=turns))
-        return digest_json([self.config.model, probe, self.decoding])[:12]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkPlan(RunPlan):
-    """What decides every turn of a run."""
-
-    model: str
-    version: str
-    style: str
-    situations: str  # a digest of every word that may be said
-    turns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A conversation that was held: its last exchange, and why it failed, if it did."""
-
-    exchange: Exchange
-    failed: str = ""
-
-
 class _Talks:
     """Conversations under way, each in one thread, as many at once as the model takes.
 
     One turn after the other, since a server that caches the start of a conversation need not read it again.
     """
 
-    def __init__(
-        self, run: Run, listener: Listener, *, turns: int, limit: int, on_progress: Callable[[], None]
-    ) -> None:
-        self.run, self.listener, self.turns, self.limit = run, listener, turns, limit
-        self.asked, self.on_progress, self._lock = 0, on_progress, Lock()
+    run: Run
+    listener: Listener
+    turns: int
+    limit: int
+    lock: Lock = field(default_factory=Lock)
 
-    def hold_all(self, situations: Sequence[Situation]) -> list[_Held]:
-        """Hold them all, in the order given; replies of an earlier run are taken from it."""
-        held: dict[int, _Held | None] = {}
-        try:
-            in_threads(
-                self.listener.concurrency,
-                iter(enumerate(situations)),
-                self._hold,
-                lambda item, talk: held.update({item[0]: talk}),
-                on_failure=self.listener.stop,
-            )
-        finally:
-            self.listener.close()
+    def hold_all(self, situations: Sequence[Situation]) -> list[Exchange | str]:
+        """Hold them all; return the last exchange of each in the order given, or why a call failed.
+
+        Replies of an earlier run are taken from it.
+        """
+        held: dict[int, Exchange | str | None] = {}
+        in_threads(
+            self.listener.concurrency,
+            iter(enumerate(situations)),
+            self._hold,
+            lambda item, talk: held.update({item[0]: talk}),
+            asked=self.listener,
+        )
         return [talk for _, talk in sorted(held.items()) if talk is not None]
 
-    def _hold(self, numbered: tuple[int, Situation]) -> _Held | None:
+    def _hold(self, numbered: tuple[int, Situation]) -> Exchange | str | None:
         """Hold one conversation, to its last turn or to the first call that failed; None past the limit."""
         place, situation = numbered
         exchange, replies = situation.first_turn, list[str]()
@@ -252,44 +234,34 @@ class _Talks:
             if row is None:
                 return None
             if "failed" in row:
-                return _Held(exchange=exchange, failed=row["failed"])
+                return str(row["failed"])
             replies.append(row["response"])
             exchange = replace(exchange, response=row["response"])
-        return _Held(exchange=exchange)
+        return exchange
 
     def _reply(self, place: int, exchange: Exchange, turn: int) -> Mapping[str, Any] | None:
         """Return the row of a reply, made now or in an interrupted run; None past the limit."""
         position = place * self.turns + turn
         named = replace(exchange, id=f"{exchange.id}/{turn + 1}")
-        with self._lock:
+        with self.lock:
             row = self.run.take_up(position, named) if self.run.has_more else None
-        if row is None:
-            if place >= self.limit:
-                return None
+        if row is None and place < self.limit:
             row = self.listener.respond(named)
-            with self._lock:
+            with self.lock:
                 self.run.keep(position, row)
-                self.asked += 1
-        with self._lock:
-            self.on_progress()
         return row
 
 
-def plan_conversations(situations: Sequence[Situation], listener: Listener, *, turns: int) -> TalkPlan:
+def plan_conversations(situations: Sequence[Situation], listener: Listener, *, turns: int) -> RunPlan:
     """Return the plan of a run of this model with these speakers."""
-    return TalkPlan(
-        model=listener.name,
-        version=listener.version,
-        style=listener.config.style,
-        situations=digest_json(to_plain(situations))[:16],
-        turns=turns,
-    )
+    every_word = digest_json(to_plain(situations))[:16]
+    return listener.plan(situations=every_word, turns=turns)
 
 
 def hold_conversations(
     situations: Sequence[Situation],
     listener: Listener,
-    plan: TalkPlan,
+    plan: RunPlan,
     folder: Path,
     *,
     limit: int | None = None,
@@ -302,20 +274,18 @@ def hold_conversations(
     """
     budget = listener.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
-    count = len(situations[:limit])
-    held: list[_Held] = []
+    turns, count = int(plan["turns"]), len(situations[:limit])
+    held: list[Exchange | str] = []
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
-        talks = _Talks(run, listener, turns=plan.turns, limit=count, on_progress=count_one)
-        held[:] = talks.hold_all(situations)
-        return talks.asked
+    def ask(run: Run) -> None:
+        held[:] = _Talks(run=run, listener=listener, turns=turns, limit=count).hold_all(situations)
 
-    def conclude(run: Run) -> tuple[dict[str, Any], None]:
-        whole = [_write_row(item.exchange, listener.name) for item in held if not item.failed]
+    def conclude(run: Run) -> dict[str, Any]:
+        whole = [_write_row(item, listener.name) for item in held if isinstance(item, Exchange)]
         write_rows(folder / CONVERSATIONS, whole)
         rows = [row for _, row in read_rows(run.judgments)]
-        reasons = Counter(item.failed for item in held if item.failed)
-        manifest = {
+        reasons = Counter(item for item in held if isinstance(item, str))
+        return {
             **describe_answers(listener, rows, reasons),
             "counts": {
                 "situations": len(held),
@@ -325,19 +295,17 @@ def hold_conversations(
             },
             "conversations": digest_file(folder / CONVERSATIONS),
             "limit": limit,
-            "wall_seconds": run.seconds,
         }
-        return manifest, None
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         path = folder / CONVERSATIONS
-        is_as_written = path.exists() and digest_file(path) == manifest.get("conversations")
+        is_as_written = path.exists() and digest_file(path) == manifest["conversations"]
         return is_as_written and bool(manifest["counts"]["situations"] >= count)
 
     return run_all(
         folder,
         plan,
-        total=count * plan.turns,
+        total=count * turns,
         ask=ask,
         conclude=conclude,
         is_enough=is_enough,
@@ -367,7 +335,5 @@ def alternate(texts: Sequence[str], *, first: str) -> list[dict[str, str]]:
     >>> alternate(["Hi.", "Hello!"], first="user")
     [{'role': 'user', 'content': 'Hi.'}, {'role': 'assistant', 'content': 'Hello!'}]
     """
-    other = {"user": "assistant", "assistant": "user"}
-    return [
-        {"role": other[first] if number % 2 else first, "content": text} for number, text in enumerate(texts)
-    ]
+    roles = ["user", "assistant"] if first == "user" else ["assistant", "user"]
+    return [{"role": role, "content": text} for text, role in zip(texts, cycle(roles), strict=False)]

@@ -173,13 +173,12 @@ def _compare_choices(request: ComparisonRequest) -> ComparedChoices:
     path, replies = request.paths[0], None
     if request.exchanges:
         replies = Replies(exchanges=read_responses(request.exchanges))
-    sheet = read_choices(path, request.reading, replies=replies)
-    choices = sheet.choices
+    choices, notes = read_choices(path, request.reading, replies=replies)
     if wanted := {*request.models, *request.baselines}:
         choices = tuple(item for item in choices if set(item.models) <= wanted)
         if not choices:
             raise UserError(f"{path}: no choice between {listed(sorted(wanted))}")
-    return ComparedChoices(pairs=compare_chosen(choices), source=path.name, notes=sheet.notes)
+    return ComparedChoices(pairs=compare_chosen(choices), source=path.name, notes=notes)
 
 
 def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:

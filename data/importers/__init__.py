@@ -5,21 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.importers.external_sets import import_empo, import_resort
+from data.importers import external_sets, rated_conversations, rated_replies
 from data.importers.intake import Imported, Intake
-from data.importers.rated_conversations import (
-    import_dstc9,
-    import_esconv,
-    import_ieval,
-    import_judging_empathy,
-)
-from data.importers.rated_replies import (
-    import_empathetic_exchanges,
-    import_empathy_study,
-    import_empathy_study_ratings,
-    import_epitome,
-    import_mental_align,
-)
+
+Importer = Callable[[Intake], None]
 
 
 def import_source(name: str, *paths: Path) -> Imported:
@@ -28,10 +17,10 @@ def import_source(name: str, *paths: Path) -> Imported:
     if importer is None:
         raise UserError(f"unknown source {name!r}; known: {', '.join(sorted(SOURCES))}")
     if len(paths) == 1:
-        return importer(paths[0])
+        return _read(importer, paths[0])
     intake = Intake(Path())
     for path in paths:
-        part, folder = importer(path), path if path.is_dir() else path.parent
+        part, folder = _read(importer, path), path if path.is_dir() else path.parent
         for number, exchange in enumerate(part.exchanges):
             intake.add_exchange(exchange, f"{path}:{number}")
         for number, rating in enumerate(part.ratings):
@@ -41,16 +30,22 @@ def import_source(name: str, *paths: Path) -> Imported:
     return intake.finish()
 
 
-SOURCES: Final[Mapping[str, Callable[[Path], Imported]]] = {
-    "empathy-study": import_empathy_study,
-    "empathy-study-ratings": import_empathy_study_ratings,
-    "judging-empathy": import_judging_empathy,
-    "empathetic-exchanges": import_empathetic_exchanges,
-    "ieval": import_ieval,
-    "epitome": import_epitome,
-    "esconv": import_esconv,
-    "dep": import_dstc9,
-    "mental-align": import_mental_align,
-    "resort": import_resort,
-    "empo": import_empo,
+def _read(importer: Importer, path: Path) -> Imported:
+    intake = Intake(path)
+    importer(intake)
+    return intake.finish()
+
+
+SOURCES: Final[Mapping[str, Importer]] = {
+    "empathy-study": rated_replies.import_empathy_study,
+    "empathy-study-ratings": rated_replies.import_empathy_study_ratings,
+    "judging-empathy": rated_conversations.import_judging_empathy,
+    "empathetic-exchanges": rated_replies.import_empathetic_exchanges,
+    "ieval": rated_conversations.import_ieval,
+    "epitome": rated_replies.import_epitome,
+    "esconv": rated_conversations.import_esconv,
+    "dep": rated_conversations.import_dstc9,
+    "mental-align": rated_replies.import_mental_align,
+    "resort": external_sets.import_resort,
+    "empo": external_sets.import_empo,
 }

@@ -1,9 +1,8 @@
 """Test sets that no judge is trained on: RESORT and EmPO."""
 
-from pathlib import Path
 from statistics import fmean
 
-from data.importers.intake import BadCell, Imported, Intake, find_files, read_objects, read_score, read_text
+from data.importers.intake import BadCell, Intake, read_objects, read_score, read_text
 from data.importers.rated_conversations import exchange_of
 from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import Exchange, Rating, Turn
@@ -11,10 +10,9 @@ from data.records import Exchange, Rating, Turn
 EMPO_SCALES = ("Dim1", "Dim2", "Dim3", "Dim4")
 
 
-def import_resort(path: Path) -> Imported:
+def import_resort(intake: Intake) -> None:
     """RESORT: long replies to Reddit posts, the empathy of each rated 1-5 by two psychologists."""
-    (file,) = find_files(path, "resort.json")
-    intake = Intake(path)
+    (file,) = intake.find_files("resort.json")
     for number, row in enumerate(read_objects(file)):
         place = intake.place(file, number)
         with intake.setting_aside(place):
@@ -35,17 +33,15 @@ def import_resort(path: Path) -> Imported:
                 extra={"dialog_id": post},
             )
             intake.add_exchange(exchange, place)
-    return intake.finish()
 
 
-def import_empo(path: Path) -> Imported:
+def import_empo(intake: Intake) -> None:
     """EmPO: replies of five systems, each rated by three people on four scales of 0-100, here their mean.
 
     Texts are read from `chat_cut` and `gens`: `tidy_chat` of `human_targets` repeats the reply of
     `zephyr_dpo`.
     """
-    (table,) = find_files(path, "empo.csv")
-    intake = Intake(path)
+    (table,) = intake.find_files("empo.csv")
     columns = ["ED_index", "model", "annotator", "emotions", "chat_cut", "gens"]
     for place, row in intake.rows(table, [*columns, *EMPO_SCALES]):
         with intake.setting_aside(place):
@@ -66,4 +62,3 @@ def import_empo(path: Path) -> Imported:
             emotion, extra = read_text(row, "emotions"), {"dialog_id": dialog}
             exchange = exchange_of(identity, turns, model=model, emotion=emotion, extra=extra)
             intake.add_exchange(exchange, place)
-    return intake.finish()

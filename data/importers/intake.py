@@ -42,10 +42,21 @@ class Intake:
     """Gathers records from the files under one path; what is already there is taken once."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._exchanges: dict[str, tuple[Exchange, str]] = {}
         self._ratings: dict[tuple[str, str, str], tuple[Rating, str]] = {}
         self._set_aside: list[SetAside] = []
+
+    def find_files(self, *names: str) -> list[Path]:
+        """The path itself where it is a file; else those of the named files that lie in the folder."""
+        if not self.path.exists():
+            raise UserError(f"{self.path}: no such file or folder")
+        if not self.path.is_dir():
+            return [self.path]
+        files = [self.path / name for name in names if (self.path / name).is_file()]
+        if not files:
+            raise UserError(f"{self.path}: expected a file {' or '.join(names)} in this folder")
+        return files
 
     def rows(self, path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every row of a CSV with its place; empty cells are left out, unreadable rows set aside."""
@@ -59,7 +70,7 @@ class Intake:
 
     def place(self, path: Path, where: int | str) -> str:
         """`file:line` or `file:key`, with the folders below the path of the import in front."""
-        name = path.relative_to(self._path).as_posix() if self._path in path.parents else path.name
+        name = path.relative_to(self.path).as_posix() if self.path in path.parents else path.name
         return f"{name}:{where}"
 
     def set_aside(self, place: str, reason: str) -> None:
@@ -112,24 +123,12 @@ class Intake:
         """All that was taken in; a dataset that gave nothing at all is the wrong dataset."""
         if not self._exchanges and not self._ratings:
             first = f"; first problem: {': '.join(self._set_aside[0])}" if self._set_aside else ""
-            raise UserError(f"{self._path}: no row could be imported{first}")
+            raise UserError(f"{self.path}: no row could be imported{first}")
         return Imported(
             exchanges=tuple(exchange for exchange, _ in self._exchanges.values()),
             ratings=tuple(rating for rating, _ in self._ratings.values()),
             set_aside=tuple(self._set_aside),
         )
-
-
-def find_files(path: Path, *names: str) -> list[Path]:
-    """The path itself where it is a file; else those of the named files that lie in the folder."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder")
-    if not path.is_dir():
-        return [path]
-    files = [path / name for name in names if (path / name).is_file()]
-    if not files:
-        raise UserError(f"{path}: expected a file {' or '.join(names)} in this folder")
-    return files
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:

@@ -14,10 +14,8 @@ from typing import Any, Final
 from data.errors import UserError
 from data.importers.intake import (
     BadCell,
-    Imported,
     Intake,
     Scale,
-    find_files,
     read_header,
     read_objects,
     read_score,
@@ -136,36 +134,33 @@ def exchange_of(
     )
 
 
-def import_judging_empathy(path: Path) -> Imported:
+def import_judging_empathy(intake: Intake) -> None:
     """Four datasets rated by experts, a crowd and language models; ids are "<dataset>/<key>"."""
-    folder = path / "annotations"
+    folder = intake.path / "annotations"
     if not folder.is_dir():
-        raise UserError(f"{path}: expected a folder 'annotations' in it")
-    intake = Intake(path)
+        raise UserError(f"{intake.path}: expected a folder 'annotations' in it")
     for name in sorted(item.name for item in folder.iterdir() if item.is_dir()):
         if name not in CORPORA:
             intake.set_aside(f"annotations/{name}", f"not one of the datasets {', '.join(CORPORA)}")
             continue
-        _take_corpus_texts(intake, path, name)
+        _take_corpus_texts(intake, name)
         rated: dict[str, None] = {}
         for table in sorted((folder / name).glob("*_ratings.csv")):
             rated |= dict.fromkeys(_take_corpus_ratings(intake, table, name))
         for identity in rated:
             if not intake.has_exchange(identity):
                 intake.set_aside(identity, "no text: its ratings are saved without an exchange")
-    return intake.finish()
 
 
-def _take_corpus_texts(intake: Intake, path: Path, name: str) -> None:
+def _take_corpus_texts(intake: Intake, name: str) -> None:
     """Add the conversations: of the original data, else of the copy beside one model's ratings."""
     key, original = CORPORA[name].key, CORPORA[name].texts
-    places = [path / "original_data" / original] if original else []
-    for table in [*places, path / "annotations" / name / "gemini_ratings.csv"]:
-        if table.is_file() and {"full_conversation", "seeker_post"} & set(read_header(table)):
-            break
-    else:
+    tables = [intake.path / "original_data" / original] if original else []
+    tables.append(intake.path / "annotations" / name / "gemini_ratings.csv")
+    texts, last = {"full_conversation", "seeker_post"}, ""
+    table = next((item for item in tables if item.is_file() and texts & set(read_header(item))), None)
+    if table is None:
         return
-    last = ""
     for place, row in intake.rows(table, [key]):
         if row.get(key) == last:  # EmpatheticDialogues repeats the whole conversation for every utterance
             continue
@@ -210,18 +205,14 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
             with intake.setting_aside(place):
                 identity = f"{name}/{read_text(row, corpus.key)}"
                 about = {"id": identity, "rater": RATERS.get(rater, rater), "dimension": dimension}
-                if (
-                    intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
-                    is not None
-                ):
-                    rated.append(identity)
+                score = intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
+                rated += [] if score is None else [identity]
     return rated
 
 
-def import_ieval(path: Path) -> Imported:
+def import_ieval(intake: Intake) -> None:
     """Short dialogues with four chatbots, each worker rating all four on the same situations."""
-    (file,) = find_files(path, "ieval_data.json")
-    intake = Intake(path)
+    (file,) = intake.find_files("ieval_data.json")
     for number, worker in enumerate(read_objects(file)):
         for sentiment in ("positive", "negative"):
             if not isinstance(worker.get(sentiment), dict):
@@ -230,7 +221,6 @@ def import_ieval(path: Path) -> Imported:
                 continue
             for bot in IEVAL_BOTS:
                 _take_ieval_dialogue(intake, file, worker, f"worker-{number}/{sentiment}/{bot}")
-    return intake.finish()
 
 
 def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], path: str) -> None:
@@ -267,21 +257,19 @@ def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], 
         intake.add_rating(rating, place)
 
 
-def import_esconv(path: Path) -> Imported:
+def import_esconv(intake: Intake) -> None:
     """Talks that failed the authors' checks and talks they accepted; all scores are the seeker's, 1-5.
 
     An exchange is a talk (id `<failed|accepted>/<number>`) or the end of a stretch that got stars (id
     `…/turn-<n>`, dimension `turn`). Stars are at a turn of the seeker and rate what the listener said
     since the last stars: `rated_replies` counts these replies.
     """
-    intake = Intake(path)
-    for file in find_files(path, "FailedESConv.json", "q-esconv.json"):
+    for file in intake.find_files("FailedESConv.json", "q-esconv.json"):
         origin = "failed" if "failed" in file.name.lower() else "accepted"
         for number, talk in enumerate(read_objects(file)):
             place = intake.place(file, number)
             with intake.setting_aside(place):
                 _take_esconv_talk(intake, place, f"{origin}/{number}", _esconv_talk(talk))
-    return intake.finish()
 
 
 def _esconv_talk(talk: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -347,15 +335,14 @@ def _read_esconv_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Tu
     return turns, stars
 
 
-def import_dstc9(path: Path) -> Imported:
+def import_dstc9(intake: Intake) -> None:
     """DSTC9 (DEP's table): the means of people's ratings of a talk, and a GPT's word on it.
 
     Some turns are empty in the published file, of both parties. They are left out, so that what one party
     says before and after becomes one turn; a bot's opening without a turn before it stays in `dialogue`.
     The GPT's score 0-4 is moved to the 1-5 that people's `overall` has.
     """
-    (table,) = find_files(path, "dstc9_dep_step2_eval.csv")
-    intake = Intake(path)
+    (table,) = intake.find_files("dstc9_dep_step2_eval.csv")
     for number, (place, row) in enumerate(intake.rows(table, ["context", "model", *PEOPLE])):
         with intake.setting_aside(place):
             bot = read_text(row, "model").removesuffix(".json")
@@ -370,4 +357,3 @@ def import_dstc9(path: Path) -> Imported:
                     intake.add_rating(Rating(rater="gpt", rating=score, dimension="overall", **about), place)
             turns = parse_transcript(read_text(row, "context"), "context")
             intake.add_exchange(exchange_of(identity, turns, model=model, extra={}), place)
-    return intake.finish()

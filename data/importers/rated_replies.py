@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from data.importers.intake import (
-    Imported,
     Intake,
-    find_files,
     read_header,
     read_list,
     read_score,
@@ -33,10 +31,9 @@ ARMS: Final = {
 COPIED_CODES: Final = {"miti_chatgpt_empathy": "miti_chatgpt"}
 
 
-def import_empathy_study(path: Path) -> Imported:
+def import_empathy_study(intake: Intake) -> None:
     """The crowd study: one CSV, or its folder; a model that is in both of its files is read once."""
-    intake = Intake(path)
-    for table in find_files(path, "dataset.csv", "dataset_and_ratings.csv"):
+    for table in intake.find_files("dataset.csv", "dataset_and_ratings.csv"):
         header = read_header(table)
         kinds = ("response_", "rating_", "annotator_")  # the model's name follows one of them
         starts = ((column, kind) for column in header for kind in kinds if column.startswith(kind))
@@ -54,7 +51,6 @@ def import_empathy_study(path: Path) -> Imported:
                     intake.add_exchange(_study_exchange(intake, place, row, arm), place)
                 with intake.setting_aside(place):
                     intake.add_rating(_study_rating(intake, place, row, arm), place)
-    return intake.finish()
 
 
 def _study_exchange(intake: Intake, place: str, row: Mapping[str, Any], arm: str) -> Exchange:
@@ -95,10 +91,9 @@ def _study_rating(intake: Intake, place: str, row: Mapping[str, Any], arm: str) 
     )
 
 
-def import_empathy_study_ratings(path: Path) -> Imported:
+def import_empathy_study_ratings(intake: Intake) -> None:
     """All ratings of the crowd study without their texts; comparisons of models need no more."""
-    (table,) = find_files(path, "ratings-without-texts.csv")
-    intake = Intake(path)
+    (table,) = intake.find_files("ratings-without-texts.csv")
     columns = ["dialog_id", "batch", "emotion", "sentiment", "system", "rater", "rater_teq", "rating"]
     for place, row in intake.rows(table, columns):
         extra: dict[str, Any] = {}
@@ -115,14 +110,12 @@ def import_empathy_study_ratings(path: Path) -> Imported:
                 extra=extra | {key: read_text(row, key) for key in ("emotion", "sentiment")},
             )
             intake.add_rating(rating, place)
-    return intake.finish()
 
 
-def import_empathetic_exchanges(path: Path) -> Imported:
+def import_empathetic_exchanges(intake: Intake) -> None:
     """Human replies rated 1-5; the earlier exchanges of a conversation are its dialogue."""
-    (table,) = find_files(path, "EmpatheticExchanges_5ES.csv")
+    (table,) = intake.find_files("EmpatheticExchanges_5ES.csv")
     columns = ["conv_id", "exchange_number", "context", "prompt", "empathy"]
-    intake = Intake(path)
     conversations: dict[str, list[tuple[int, str, dict[str, Any]]]] = {}
     for place, row in intake.rows(table, [*columns, "speaker_utterance", "listener_utterance"]):
         with intake.setting_aside(place):
@@ -147,10 +140,9 @@ def import_empathetic_exchanges(path: Path) -> Imported:
                 intake.add_exchange(exchange, place)
                 dialogue.append(Turn(speaker=SPEAKER, text=exchange.prompt))
                 dialogue.append(Turn(speaker=LISTENER, text=exchange.response))
-    return intake.finish()
 
 
-def import_epitome(path: Path) -> Imported:
+def import_epitome(intake: Intake) -> None:
     """EPITOME: levels 0-2 of a reply to a post, one dimension a file, or all three in one wide file.
 
     A reply that is in a file twice was annotated twice: the raters are `expert`, `expert-2` and so on.
@@ -158,9 +150,9 @@ def import_epitome(path: Path) -> Imported:
     texts: the first file's is used.
     """
     columns = ["sp_id", "rp_id", "seeker_post", "response_post"]
-    intake = Intake(path)
     levels_given: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     words: dict[str, list[str]] = {}
+    path = intake.path
     for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
         if path.is_dir() and not set(columns) <= set(read_header(table)):
             intake.set_aside(table.name, f"not EPITOME's format: no columns {', '.join(columns)}")
@@ -194,7 +186,6 @@ def import_epitome(path: Path) -> Imported:
         if set(EPITOME_DIMENSIONS) <= set(given):
             total = sum(given[name] for name in EPITOME_DIMENSIONS)
             intake.add_rating(Rating(id=identity, rater=rater, rating=total), identity)
-    return intake.finish()
 
 
 def _find_levels(table: Path) -> dict[str, str]:
@@ -209,12 +200,11 @@ def _find_levels(table: Path) -> dict[str, str]:
     return levels
 
 
-def import_mental_align(path: Path) -> Imported:
+def import_mental_align(intake: Intake) -> None:
     """Scores of ten systems' replies by an expert and four language models; published without texts."""
-    (table,) = find_files(path, "scores.csv")
+    (table,) = intake.find_files("scores.csv")
     keys = ["context", "system", "attribute"]
     raters = [column for column in read_header(table) if column not in keys]
-    intake = Intake(path)
     for place, row in intake.rows(table, [*keys, *(raters or ["human"])]):
         with intake.setting_aside(place):
             model, dimension = read_text(row, "system"), read_text(row, "attribute").lower()
@@ -222,4 +212,3 @@ def import_mental_align(path: Path) -> Imported:
             for rater in raters:
                 about = {"id": identity, "rater": rater, "dimension": dimension}
                 intake.rate(place, row, rater, (1, 5), **about, extra={"model": model})
-    return intake.finish()

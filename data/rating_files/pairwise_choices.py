@@ -13,18 +13,16 @@ from data.errors import UserError
 from data.rating_files.sheet import (
     ONE_RATER,
     SIDES,
+    RaterTable,
     Replies,
     SheetOptions,
     bare_name,
     find_columns,
     find_sides,
-    is_ai,
     name_text,
-    say_set_aside,
-    set_ai_aside,
 )
-from data.readers.file_formats import BadRow, Header, OnBad, Row
-from data.readers.table_rows import read_rows, stop_at_bad_row
+from data.readers.file_formats import BadRow, Row
+from data.readers.table_rows import read_rows
 
 Winner = Literal["one", "other", "tie"]
 SIDE_WORDS: Final = ("{0}", "model{0}", "response{0}", "answer{0}")
@@ -51,14 +49,6 @@ class Choice:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceSheet:
-    """The human choices of a file, and sentences about how it was read."""
-
-    choices: tuple[Choice, ...]
-    notes: tuple[str, ...] = ()
-
-
 def are_choices(path: Path, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a table holds choices between two replies: by its first row."""
     _, row = next(iter(read_rows(path, on_bad=lambda bad: None)), (0, {}))
@@ -67,34 +57,24 @@ def are_choices(path: Path, columns: Mapping[str, str] | None = None) -> bool:
 
 def read_choices(
     path: Path, options: SheetOptions | None = None, *, replies: Replies | None = None
-) -> ChoiceSheet:
-    """The choices of a file; with `replies` both sides must be among them, by id, model or texts."""
-    options = options or SheetOptions()
-    bad: list[BadRow] = []
-    on_bad: OnBad = bad.append if options.skip_invalid else stop_at_bad_row
-    header = Header()
-    rows = list(read_rows(path, on_bad=on_bad, header=header))
-    headers = list(dict.fromkeys(key for _, row in rows for key in row))
-    columns, sides = find_columns(headers, options.columns), find_sides(headers, options.columns)
-    choices, ais = [], set()
-    for line, row in rows:
+) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
+    """Return the human choices of a file, and sentences about how it was read.
+
+    With `replies` both sides must be among them, by id, model or texts.
+    """
+    table = RaterTable(path, options)
+    columns, sides = table.columns, find_sides(table.headers, table.options.columns)
+    choices: list[tuple[Choice, object]] = []
+    for line, row in table.rows:
         try:
-            made = _read_choice(row, columns, sides, line, replies)
+            choice = _read_choice(row, columns, sides, line, replies)
+            choices.append((choice, row.get(columns.get("rater_kind", ""))))
         except UserError as problem:
-            on_bad(BadRow(path, line, str(problem), row))
-            continue
-        choices.append(made)
-        if is_ai(made.rater, row.get(columns.get("rater_kind", "")), options):
-            ais.add(made.rater)
+            table.on_bad(BadRow(path, line, str(problem), row))
     how = f"of column {sides['winner']!r}" if "winner" in sides else "chosen before rejected"
-    notes = [f"{path.name}: {note}" for note in (*header.notes, f"choices between two replies, {how}")]
-    if "rater" not in columns:
-        notes.append(
-            f"{path.name}: warning: no rater column, so all choices count as one rater's; add a column "
-            "`rater`, or --column rater=NAME"
-        )
-    people, about_ai = set_ai_aside(choices, ais, path, "choice")
-    return ChoiceSheet(choices=people, notes=(*notes, *say_set_aside(bad), *about_ai))
+    table.note(f"choices between two replies, {how}")
+    table.note_raters("choice")
+    return table.conclude(choices, "choice")
 
 
 def _read_choice(

@@ -116,17 +116,12 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
         return RatingScale(kind="labels" if tuple(declared) == LABELS else "scale", levels=tuple(declared))
     tops = {of for value in values if (of := count_stars(str(value).strip())[1])}
     stars = tuple(str(level) for level in range(1, 1 + tops.pop())) if len(tops) == 1 else STARS
-    scales = [
-        RatingScale(kind="labels", levels=LABELS),
-        RatingScale(kind="thumbs", levels=THUMBS),
-        RatingScale(kind="stars", levels=stars),
-    ]
-    is_stars = plain_name(column).replace("_", "") in STAR_COLUMNS
-    if not is_stars:  # a number counts as stars only if it is marked as such
-        said = sum(count_stars(str(value).strip())[0] is not None for value in values)
-        scales = scales if said else scales[:2]
-    else:
-        scales = scales[2:]
+    scales = [RatingScale(kind="stars", levels=stars)]
+    if plain_name(column).replace("_", "") not in STAR_COLUMNS:
+        # A number counts as stars only if it is marked as such.
+        is_marked = any(count_stars(str(value).strip())[0] is not None for value in values)
+        plain = [RatingScale(kind="labels", levels=LABELS), RatingScale(kind="thumbs", levels=THUMBS)]
+        scales = plain + (scales if is_marked else [])
     read = {scale: sum(scale.position(value) is not None for value in values) for scale in scales}
     best = max(scales, key=lambda scale: read[scale])
     numbers = [number for value in values if (number := _number(value)) is not None]

@@ -296,17 +296,13 @@ def read_sheet(
     With `replies` each rating must say which reply it is of, by id or by its texts; without, a row that has
     no id is a reply of its own.
     """
-    options = options or SheetOptions()
-    bad: list[BadRow] = []
-    on_bad: OnBad = bad.append if options.skip_invalid else stop_at_bad_row
-    header = Header()
-    rows = list(read_rows(path, on_bad=on_bad, header=header))
-    headers = list(dict.fromkeys(key for _, row in rows for key in row))
-    columns = find_columns(headers, options.columns)
-    if not rows and not bad:
+    table = _RatingTable(path, options)
+    table.replies, table.target = replies, tuple(target)
+    headers, columns = table.headers, table.columns
+    if not table.rows and not table.bad:
         raise UserError(f"{path}: empty; expected a table with id, rater and rating")
     if "rating" not in columns:
-        if find_sides(headers, options.columns):
+        if find_sides(headers, table.options.columns):
             raise UserError(
                 f"{path}: choices between two replies, not ratings. `calibrate RUN {path.name}` measures how "
                 f"often a judge agrees with them; `compare {path.name}` shows which model is chosen"
@@ -315,12 +311,9 @@ def read_sheet(
     if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
         what = "the reply that is rated (id, or prompt and response)"
         raise UserError(f"{path}: {say_missing(what, headers, option='id')}")
-    reader = _SheetReader(path, columns, options, replies, tuple(target), on_bad)
-    ratings = reader.read(rows)
-    ai = {item.rater for item in ratings if is_ai(item.rater, item.extra.get("rater_kind"), options)}
-    people, about_ai = set_ai_aside(ratings, ai, path)
-    notes = [f"{path.name}: {note}" for note in header.notes]
-    return RatingSheet(ratings=people, notes=(*notes, *reader.notes, *say_set_aside(bad), *about_ai))
+    rated = [(item, item.extra.get("rater_kind")) for item in table.read()]
+    people, notes = table.conclude(rated, "rating")
+    return RatingSheet(ratings=people, notes=notes)
 
 
 def is_ai(rater: str, kind: object, options: SheetOptions) -> bool:
@@ -339,36 +332,60 @@ def is_ai(rater: str, kind: object, options: SheetOptions) -> bool:
     return MODEL_NAME.match(rater.strip()) is not None
 
 
-def set_ai_aside(
-    items: Sequence[Item], ai: Collection[str], path: Path, what: str = "rating"
-) -> tuple[tuple[Item, ...], list[str]]:
-    """Return what people gave, and a note about what AIs gave; refused where there is nothing else."""
-    people = tuple(item for item in items if item.rater not in ai)
-    if items and not people:
-        raise UserError(
-            f"{path}: all {what}s are by AI raters ({', '.join(sorted(ai))}); only human {what}s are used."
-            " Have people rate some of these replies: rate plan RESPONSES.jsonl"
-        )
-    count = len(items) - len(people)
-    plural = "s" if count != 1 else ""
-    return people, [f"{count:,} {what}{plural} by AI raters ({', '.join(sorted(ai))}) left out"] if ai else []
+class RaterTable:
+    """A file of ratings or choices: its rows, the columns it has, and the notes about it."""
+
+    def __init__(self, path: Path, options: SheetOptions | None) -> None:
+        self.path, self.options, self.bad = path, options or SheetOptions(), list[BadRow]()
+        self.on_bad: OnBad = self.bad.append if self.options.skip_invalid else stop_at_bad_row
+        header = Header()
+        self.rows = list(read_rows(path, on_bad=self.on_bad, header=header))
+        self.headers = list(dict.fromkeys(key for _, row in self.rows for key in row))
+        self.columns = find_columns(self.headers, self.options.columns)
+        self.notes: list[str] = []
+        for text in header.notes:
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """Add a note with the file's name."""
+        self.notes.append(f"{self.path.name}: {text}")
+
+    def note_raters(self, what: str) -> None:
+        """Warn where the file names no raters."""
+        if "rater" not in self.columns:
+            self.note(
+                f"warning: no rater column, so all {what}s count as one rater's; add a column `rater`, or "
+                "--column rater=NAME"
+            )
+
+    def conclude(
+        self, items: Sequence[tuple[Item, object]], what: str
+    ) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+        """Return what people gave, and all notes; refused where AIs gave everything.
+
+        `items` are ratings or choices, each with what the file calls the kind of its rater.
+        """
+        ai = {item.rater for item, kind in items if is_ai(item.rater, kind, self.options)}
+        names = ", ".join(sorted(ai))
+        people = tuple(item for item, _ in items if item.rater not in ai)
+        if items and not people:
+            raise UserError(
+                f"{self.path}: all {what}s are by AI raters ({names}); only human {what}s are used."
+                " Have people rate some of these replies: rate plan RESPONSES.jsonl"
+            )
+        count = len(items) - len(people)
+        plural = "s" if count != 1 else ""
+        about_ai = [f"{count:,} {what}{plural} by AI raters ({names}) left out"] if ai else []
+        return people, (*self.notes, *say_set_aside(self.bad), *about_ai)
 
 
-@dataclass(slots=True)
-class _SheetReader:
-    """One file under way: the columns it has, and the notes about it."""
-
-    path: Path
-    columns: Mapping[str, str]
-    options: SheetOptions
+class _RatingTable(RaterTable):
     replies: Replies | None
     target: tuple[str, ...]
-    on_bad: OnBad
-    notes: list[str] = field(default_factory=list)
     by_text: int = 0
 
-    def read(self, rows: Sequence[tuple[int, Row]]) -> list[Rating]:
-        every = [(line, known_row(row, self.columns), row) for line, row in rows]
+    def read(self) -> list[Rating]:
+        every = [(line, known_row(row, self.columns), row) for line, row in self.rows]
         known = [item for item in every if item[1].get("dimension") in (None, self.options.dimension)]
         if every and not known:
             raise UserError(f"{self.path}: no ratings of the dimension {self.options.dimension!r}")
@@ -396,7 +413,7 @@ class _SheetReader:
         if "rater" not in self.columns:
             self._check_once(ratings)
         if self.by_text:
-            self.notes.append(f"{self.path.name}: {self.by_text:,} ratings were matched to replies by text")
+            self.note(f"{self.by_text:,} ratings were matched to replies by text")
         return ratings
 
     def _check_once(self, ratings: Sequence[Rating]) -> None:
@@ -412,18 +429,10 @@ class _SheetReader:
         if cut is not None:
             how = "as --cut says" if cut.is_stated else "thirds of the scale; --cut OKAY,GOOD sets another"
             kind = {"thumbs": "thumbs", "stars": f"stars 1 to {len(cut.scale.levels)}"}.get(cut.scale.kind)
-            self.notes.append(
-                f"{self.path.name}: {kind or f'ratings {cut.scale.ends}'} read as {cut.say()} ({how})"
-            )
+            self.note(f"{kind or f'ratings {cut.scale.ends}'} read as {cut.say()} ({how})")
         elif self.columns["rating"].casefold() != "rating":
-            self.notes.append(
-                f"{self.path.name}: ratings are read from the column {self.columns['rating']!r}"
-            )
-        if "rater" not in self.columns:
-            self.notes.append(
-                f"{self.path.name}: warning: no rater column, so all ratings count as one rater's; add a "
-                "column `rater`, or --column rater=NAME"
-            )
+            self.note(f"ratings are read from the column {self.columns['rating']!r}")
+        self.note_raters("rating")
 
     def _ids_meet(self, rows: Iterable[Row]) -> bool:
         """Whether the file's ids are those of the replies; if none is, texts may still say which is meant."""

@@ -30,16 +30,13 @@ def all_turns(exchange: Exchange) -> list[Turn]:
     >>> [turn.text for turn in all_turns(Exchange(id="1", prompt="Ow.", response="Oh.", dialogue=said))]
     ['I fell.\\nToday.\\nOw.', 'Oh.']
     """
-    parties = [
-        *(
-            (LISTENER if is_answering(turn.speaker) else SPEAKER, turn.text)
-            for turn in exchange.dialogue
-            if turn.text
-        ),
-        (SPEAKER, exchange.prompt),
-        (LISTENER, exchange.response),
+    said = [
+        (LISTENER if is_answering(turn.speaker) else SPEAKER, turn.text)
+        for turn in exchange.dialogue
+        if turn.text
     ]
-    runs = groupby(parties, key=lambda party: party[0])
+    said += [(SPEAKER, exchange.prompt), (LISTENER, exchange.response)]
+    runs = groupby(said, key=lambda turn: turn[0])
     return [Turn(speaker=who, text="\n".join(text for _, text in run)) for who, run in runs]
 
 

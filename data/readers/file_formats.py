@@ -356,12 +356,8 @@ def _expanded_size(array: Any) -> int:
     if hasattr(array, "flatten"):  # a list, a map or a table
         parts = [array.keys, array.items] if isinstance(array, arrow.MapArray) else array.flatten()
         return sum(map(_expanded_size, parts if isinstance(parts, list) else [parts]))
-    if not isinstance(array, arrow.DictionaryArray) or array.dictionary.type not in (
-        arrow.string(),
-        arrow.large_string(),
-        arrow.binary(),
-        arrow.large_binary(),
-    ):
+    texts = (arrow.string(), arrow.large_string(), arrow.binary(), arrow.large_binary())
+    if not isinstance(array, arrow.DictionaryArray) or array.dictionary.type not in texts:
         return int(array.nbytes)
     lengths = compute.cast(compute.binary_length(array.dictionary), "int64")
     return int(compute.sum(lengths.take(array.indices)).as_py() or 0)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from gzip import BadGzipFile
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -167,14 +167,12 @@ class TableRows:
 
     def rows(self) -> Iterator[tuple[int, Row]]:
         """All rows with their lines; rows that cannot be read are reported in order."""
-        return chain(self._first_rows(), self._rows)
-
-    def _first_rows(self) -> Iterator[tuple[int, Row]]:
         for item in self._head:
             if isinstance(item, BadRow):
                 self._bad(item)
             else:
                 yield item
+        yield from self._rows
 
     def replies(self) -> Iterator[tuple[int, Row]]:
         """The rows that hold replies: all, but for requests of a batch, which were only to be looked up."""

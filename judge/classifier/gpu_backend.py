@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain, islice
 from operator import attrgetter
@@ -162,16 +162,15 @@ def score_in_batches(
     run: Run,
     *,
     limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
-) -> int:
-    """Judge on the GPU every exchange that `run` does not hold yet; return their number.
+) -> None:
+    """Judge on the GPU every exchange that `run` does not hold yet.
 
     One process prepares far fewer replies a second than a GPU reads, so a pool of processes prepares them and
     formats the judgments. Rows travel as tuples, which are pickled several times faster than records.
     """
-    chunks = _chunked(still_to_judge(exchanges, run, limit, on_progress))
-    first, second = next(chunks, None), next(chunks, None)
-    count = 0
+    coming = still_to_judge(exchanges, run, limit)
+    chunks = iter(lambda: list(islice(coming, CHUNK)), [])
+    first = list(islice(chunks, 2))
 
     def ask(chunk: Chunk) -> list[bytes]:
         rows = [_to_tuple(exchange) for _, exchange in chunk]
@@ -181,29 +180,19 @@ def score_in_batches(
         return lines
 
     def keep(chunk: Chunk, lines: list[bytes]) -> None:
-        nonlocal count
         run.keep_lines([position for position, _ in chunk], lines)
-        count += len(lines)
-        for _ in lines:
-            on_progress()
 
-    if second is None:  # too few for a pool
+    if len(first) < 2:  # too few for a pool
         call: Callable[..., Any] = lambda function, *values: function(*values)  # noqa: E731
         _set_tokenizer(tokenizer)
-        for chunk in filter(None, [first]):
+        for chunk in first:
             keep(chunk, ask(chunk))
-        return count
+        return
     # A CUDA context does not survive a fork. Some threads wait for the GPU while others wait for the pool.
     workers, spawn = count_cores(), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, spawn, _start_worker, (tokenizer,)) as pool:
         call = lambda function, *values: pool.submit(function, *values).result()  # noqa: E731
-        in_threads(workers + 2, chain(filter(None, (first, second)), chunks), ask, keep)
-    return count
-
-
-def _chunked(coming: Iterator[tuple[int, Exchange]]) -> Iterator[Chunk]:
-    while chunk := list(islice(coming, CHUNK)):
-        yield chunk
+        in_threads(workers + 2, chain(first, chunks), ask, keep)
 
 
 _TOKENIZER: ReplyTokenizer  # of this process, where it prepares replies

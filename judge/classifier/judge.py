@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from data.errors import UserError, install_hint
 from data.rated_range import RatedRange
 from data.records import Exchange, Judgment
@@ -30,8 +32,6 @@ from judge.engine import count_cores
 from judge.onnx_model import CARD, MODEL, TOKENIZER, check_files, open_session, read_card
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from judge.classifier.gpu_backend import Decoder
 
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
@@ -66,8 +66,10 @@ class ClassifierJudge(Judge):
             self.rated = validate(RatedRange, self.card["rated"], f"{self.folder / CARD}: rated")
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
         self.is_decoder = any(name.endswith(".bin") for name in self.card["files"])
-        self.requested_device = check_device(device)
-        self._device: str | None = None
+        self.requested_device = device or DEVICE.get()
+        if self.requested_device not in DEVICES:
+            raise UserError(f"device: expected one of {', '.join(DEVICES)}, not {self.requested_device!r}")
+        self._device = ""  # not chosen yet
         self.concurrency = count_cores()
         self.loading = Lock()
         # Thread-safe; a context that two threads read at once is read twice, with the same result.
@@ -82,9 +84,8 @@ class ClassifierJudge(Judge):
     @property
     def device(self) -> str:
         """The device in use: cpu or cuda."""
-        if self._device is None:
+        if not self._device:
             self.expect(1)
-        assert self._device is not None
         return self._device
 
     @cached_property
@@ -111,7 +112,7 @@ class ClassifierJudge(Judge):
         return [item.name for item in self.session.get_inputs()]
 
     @property
-    def in_bulk(self) -> Callable[..., int] | None:
+    def in_bulk(self) -> Callable[..., None] | None:
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         if self.device != CUDA:
             return None
@@ -149,50 +150,36 @@ class ClassifierJudge(Judge):
             run = self._run_decoder if "past" in self.inputs else self._run_encoder
         return [[float(part) for part in run(item)[0]] for item in prepared]
 
-    def _run_encoder(self, prepared: PreparedReply) -> "np.ndarray":
-        import numpy as np
-
+    def _run_encoder(self, prepared: PreparedReply) -> np.ndarray:
         assert prepared.tokens is not None
         ids, segments = prepared.ids, prepared.tokens.segments
         inputs = {"ids": np.array([ids], dtype=np.int64), "segments": np.array([segments], dtype=np.int64)}
         return self._read("probabilities", inputs)
 
-    def _run_decoder(self, prepared: PreparedReply) -> "np.ndarray":
+    def _run_decoder(self, prepared: PreparedReply) -> np.ndarray:
         """Run the network on a reply behind its context, whose keys and values may be cached.
 
         Never both in one run, even if the context is new: the order of sums, and so the last bits, would
         differ.
         """
-        import numpy as np
-
         assert prepared.tokens is not None
         length = prepared.tokens.before
         reply = np.array([prepared.ids[length:]], dtype=np.int64)
         past = self.read_context(prepared.ids[:length])
         return self._read("probabilities", {"ids": reply, "past": past})
 
-    def _read_context(self, ids: tuple[int, ...]) -> "np.ndarray":
+    def _read_context(self, ids: tuple[int, ...]) -> np.ndarray:
         """Return the keys and values of a context."""
-        import numpy as np
-
         shape = self.session.get_inputs()[self.inputs.index("past")].shape
         empty = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
         if not ids:
             return empty
         return self._read("present", {"ids": np.array([ids], dtype=np.int64), "past": empty})
 
-    def _read(self, wanted: str, inputs: "Mapping[str, np.ndarray]") -> "np.ndarray":
+    def _read(self, wanted: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         check_wanted()
         output: np.ndarray = self.session.run([wanted], inputs)[0]
         return output
-
-
-def check_device(device: str) -> str:
-    """Return the device that a judge was given, or the one that the command set."""
-    device = device or DEVICE.get()
-    if device not in DEVICES:
-        raise UserError(f"device: expected one of {', '.join(DEVICES)}, not {device!r}")
-    return device
 
 
 def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:

@@ -23,7 +23,7 @@ from data.records import (
 from data.rubric import read_rubric
 from data.sealed_json import read_sealed
 from judge.base import DEFAULT, WEIGHTS, load_judge
-from judge.conversations.features import IN_WORDS, SPEAKER, START, conversation_features
+from judge.conversations.features import FEATURES, conversation_features
 from judge.explanation import Explanation, Part, SelfExplaining
 
 CARD: Final = "card.json"
@@ -99,19 +99,14 @@ class ConversationJudge(SelfExplaining):
         own = self.replies.rubric
         self.rubric = own if own.is_part and not self.is_fitted else read_rubric(CONVERSATION)
         self.concurrency = self.replies.concurrency
-        self.caveat = self._caveat()
-        told = [self.replies.version, digest_json(self.card) if self.is_fitted else "mean", FORMAT]
-        self.version = digest_json(told)[:12]
-
-    def _caveat(self) -> str:
-        if not self.is_fitted:
-            return MEAN_CAVEAT
-        if own_version(self.card["replies"]["version"]) != own_version(self.replies.version):
-            return (
-                f"{self.card['caveat']} It was fitted with an earlier version of {self.replies.name}: "
+        self.caveat = str(self.card["caveat"]) if self.is_fitted else MEAN_CAVEAT
+        if self.is_fitted and own_version(self.card["replies"]["version"]) != own_version(judge.version):
+            self.caveat += (
+                f" It was fitted with an earlier version of {judge.name}: "
                 "fit it again with train --unit conversation."
             )
-        return str(self.card["caveat"])
+        told = [self.replies.version, digest_json(self.card) if self.is_fitted else "mean", FORMAT]
+        self.version = digest_json(told)[:12]
 
     @cached_property
     def weights(self) -> Mapping[str, Weights]:
@@ -165,7 +160,7 @@ class ConversationJudge(SelfExplaining):
             for name, part in weights.parts(features).items():
                 without = expected_score(weights.probabilities(standing - part))
                 is_more = features[name] > weights.center[name]
-                text = f"{IN_WORDS[name]}: {'more' if is_more else 'less'} than usual"
+                text = f"{FEATURES[name][1]}: {'more' if is_more else 'less'} than usual"
                 counted.append(Part(text, round(whole.score - without, 6)))
         return Explanation(
             id=exchange.id,
@@ -203,20 +198,16 @@ def read_card(folder: Path) -> dict[str, Any]:
 def read_weights(table: Mapping[str, Any]) -> Weights:
     """The weights of a card."""
     features = table["features"]
-    unknown = set(features) - set(START)
+    unknown = set(features) - set(FEATURES)
     if unknown:
         raise ValueError(f"unknown features {sorted(unknown)}")
-    names: Sequence[str] = list(features)
-    return Weights(
-        center={name: float(features[name]["center"]) for name in names},
-        scale={name: float(features[name]["scale"]) for name in names},
-        weight={name: float(features[name]["weight"]) for name in names},
-        bound=float(table["bound"]),
-        slope=float(table["slope"]),
-        cuts=(float(table["cuts"][0]), float(table["cuts"][1])),
-    )
+    parts = ("center", "scale", "weight")
+    center, scale, weight = ({name: float(row[part]) for name, row in features.items()} for part in parts)
+    cuts = (float(table["cuts"][0]), float(table["cuts"][1]))
+    bound, slope = float(table["bound"]), float(table["slope"])
+    return Weights(center=center, scale=scale, weight=weight, bound=bound, slope=slope, cuts=cuts)
 
 
 def names_for(who: str) -> list[str]:
     """The features that count where a person, or a script, spoke."""
-    return [name for name in START if who == "person" or name not in SPEAKER]
+    return [name for name in FEATURES if who == "person" or not name.startswith("speaker_")]

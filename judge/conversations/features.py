@@ -13,48 +13,30 @@ import numpy as np
 
 from data.records import Exchange
 
-# Each feature with the weight that a fit starts from, for one standard deviation of it. The sign is what the
-# feature means: a fit may take a weight to 0, and never past it.
-REPLIES: Final = {"replies_mean": 0.25}  # what the judge of replies says along the conversation
-LISTENER: Final = {  # what the listener's words show
-    "lost": -0.3,
-    "repeats_itself": -0.05,
-    "asks_again": -0.05,
-    "new_questions": 0.1,
-    "feeling_words": 0.1,
-    "validates": 0.1,
-    "advice_early": -0.05,
-    "own_stories": -0.1,
-    "dismisses": -0.05,
-    "words": 0.05,
+# Each feature with the weight that a fit starts from, for one standard deviation of it, and its description.
+# The sign is what the feature means: a fit may take a weight to 0, and never past it. What the speaker's
+# words show (`speaker_`) counts only where a person spoke.
+FEATURES: Final = {
+    "replies_mean": (0.25, "mean score of the single replies"),
+    "lost": (-0.3, "replies that repeat, or that ignore what the speaker said"),
+    "repeats_itself": (-0.05, "repeated words"),
+    "asks_again": (-0.05, "repeated questions"),
+    "new_questions": (0.1, "new questions"),
+    "feeling_words": (0.1, "emotion words"),
+    "validates": (0.1, "signs of understanding"),
+    "advice_early": (-0.05, "advice in the first third"),
+    "own_stories": (-0.1, "stories about the listener"),
+    "dismisses": (-0.05, "dismissive words"),
+    "words": (0.05, "length of the replies"),
+    "speaker_thanks": (0.1, "thanks by the speaker"),
+    "speaker_warm": (0.1, "warm words by the speaker"),
+    "speaker_cold": (-0.1, "cold words by the speaker"),
+    "speaker_asks_back": (-0.05, "questions back by the speaker"),
 }
-SPEAKER: Final = {  # what the speaker's words show; nothing, where a script or a model spoke
-    "speaker_thanks": 0.1,
-    "speaker_warm": 0.1,
-    "speaker_cold": -0.1,
-    "speaker_asks_back": -0.05,
-}
-START: Final = {**REPLIES, **LISTENER, **SPEAKER}
-IN_WORDS: Final = {
-    "replies_mean": "mean score of the single replies",
-    "lost": "replies that repeat, or that ignore what the speaker said",
-    "repeats_itself": "repeated words",
-    "asks_again": "repeated questions",
-    "new_questions": "new questions",
-    "feeling_words": "emotion words",
-    "validates": "signs of understanding",
-    "advice_early": "advice in the first third",
-    "own_stories": "stories about the listener",
-    "dismisses": "dismissive words",
-    "words": "length of the replies",
-    "speaker_thanks": "thanks by the speaker",
-    "speaker_warm": "warm words by the speaker",
-    "speaker_cold": "cold words by the speaker",
-    "speaker_asks_back": "questions back by the speaker",
-}
+START: Final = {name: weight for name, (weight, _) in FEATURES.items()}
 MOST_EARLIER: Final = 20  # replies before one that it is compared with
 
-_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_words: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*").findall
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])")
 _SMALL: Final = frozenset(
     "a an the and or but so if of to in on at for with from by as is are was were be been being am do does"  # noqa: SIM905
@@ -166,10 +148,6 @@ def _speaker_features(heard: Sequence[str]) -> dict[str, float]:
 def _plain(text: str) -> str:
     """Small letters, straight apostrophes, and "i ' m" as one word, as some bots write it."""
     return text.casefold().replace("\u2019", "'").replace(" ' ", "'")
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
 
 
 def _subject(words: Sequence[str]) -> set[str]:

@@ -138,11 +138,16 @@ class AskedModel(EndpointUser):
 class Responder(AskedModel):
     """Asks one model for its reply to each prompt."""
 
+    probe: ClassVar = Exchange(id="", prompt="prompt", response="")  # decides the version
+
     @cached_property
     def version(self) -> str:
         """A digest of all that decides a response; where the server stands does not."""
-        probe = self.write(Exchange(id="", prompt="prompt", response=""))
-        return digest_json([self.config.model, probe, self.decoding])[:12]
+        return digest_json([self.config.model, self.write(self.probe), self.decoding])[:12]
+
+    def plan(self, **asked: Any) -> RunPlan:
+        """Make the plan of a run of this model over what is asked."""
+        return RunPlan(model=self.name, version=self.version, style=self.config.style, **asked)
 
     def write(self, prompt: Exchange) -> list[dict[str, str]]:
         """What the model is asked."""
@@ -213,30 +218,15 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
     return {"failed": reason} | ({"raw": shorten(raw)} if raw else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RespondPlan(RunPlan):
-    """What decides every response of a run."""
-
-    model: str
-    version: str
-    style: str
-    prompts: str
-
-
-def plan_responses(prompts: Source, responder: Responder) -> RespondPlan:
+def plan_responses(prompts: Source, responder: Responder) -> RunPlan:
     """What a run of this model over these prompts is known by."""
-    return RespondPlan(
-        model=responder.name,
-        version=responder.version,
-        style=responder.config.style,
-        prompts=digest_source(prompts),
-    )
+    return responder.plan(prompts=digest_source(prompts))
 
 
 def respond_to(
     prompts: Source,
     responder: Responder,
-    plan: RespondPlan,
+    plan: RunPlan,
     folder: Path,
     *,
     limit: int | None = None,
@@ -258,37 +248,27 @@ def respond_to(
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         """Return whether a whole run holds what is asked for, and its responses are as they were written."""
-        try:
-            reached, digest = manifest["limit"], manifest["responses"]
-            has_all = reached is None or (limit is not None and limit <= reached)
-        except (KeyError, TypeError):
-            return False  # of another version: made whole anew from its answers
-        path = folder / RESPONSES
-        return has_all and path.exists() and digest_file(path) == digest
+        path, reached = folder / RESPONSES, manifest["limit"]
+        has_all = reached is None or (limit is not None and limit <= reached)
+        return has_all and path.exists() and digest_file(path) == manifest["responses"]
 
-    def ask(run: Run, count_one: Callable[[], None]) -> int:
-        waiting = Prompts(prompts)
-        return ask_all(responder, responder.respond, waiting, run, limit=limit, on_progress=count_one)
-
-    def conclude(run: Run) -> tuple[dict[str, Any], None]:
+    def conclude(run: Run) -> dict[str, Any]:
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
         reasons = Counter(row["failed"] for row in answers.values() if "failed" in row)
         count = {"prompts": len(answers), "responses": len(answers) - reasons.total()}
-        manifest = {
+        return {
             **describe_answers(responder, answers.values(), reasons),
             "counts": count | {"failed": reasons.total()},
             "responses": digest_file(folder / RESPONSES),
             "limit": limit,
-            "wall_seconds": run.seconds,
         }
-        return manifest, None
 
     return run_all(
         folder,
         plan,
         total=count if limit is None else min(count, limit),
-        ask=ask,
+        ask=lambda run: ask_all(responder, responder.respond, Prompts(prompts), run, limit=limit),
         conclude=conclude,
         is_enough=is_enough,
         name=ANSWERS,

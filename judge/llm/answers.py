@@ -123,7 +123,7 @@ def _parse_word(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] 
         return {form.decides: found[1]}
     if REFUSAL.search(text):
         return Unusable(reason=f"refused: {shorten(text, 80)}", raw=raw)
-    if is_cut and len(_begun(text.strip(), LABELS)) == 1 and not named:
+    if is_cut and len(_begun(text.strip())) == 1 and not named:
         return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
     return Unusable(reason=f"no label: {shorten(text, 80)}", raw=raw)
 
@@ -150,7 +150,7 @@ def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
 
 
 def label_probabilities(
-    tokens: Sequence[Mapping[str, Any]], opening: re.Pattern[str], label: str, labels: Sequence[str] = LABELS
+    tokens: Sequence[Mapping[str, Any]], opening: re.Pattern[str], label: str
 ) -> dict[str, float] | None:
     """What the server's logprobs give each label, made to sum to 1 over those allowed; None without them.
 
@@ -168,7 +168,7 @@ def label_probabilities(
     number, offset = 0, starts[-1]
     while number < len(texts) and offset >= len(texts[number]):
         number, offset = number + 1, offset - len(texts[number])
-    weights = dict.fromkeys(labels, 0.0)
+    weights = dict.fromkeys(LABELS, 0.0)
     written, mass, least = "", 1.0, 0.0
     begun: list[str] = []
     listed: dict[str, float] = {}
@@ -181,11 +181,11 @@ def label_probabilities(
         listed |= likeliest
         least = mass * exp(min(listed.values()))
         for text, logprob in listed.items():
-            if text.startswith(before) and len(begun := _begun(written + text[offset:], labels)) == 1:
+            if text.startswith(before) and len(begun := _begun(written + text[offset:])) == 1:
                 weights[begun[0]] += mass * exp(logprob)
                 is_known |= text in likeliest
         written += chosen
-        if len(begun := _begun(written, labels)) <= 1:
+        if len(begun := _begun(written)) <= 1:
             break
         mass *= exp(token["logprob"])
         number, offset = number + 1, 0
@@ -196,9 +196,9 @@ def label_probabilities(
     return {label: weight / sum(weights.values()) for label, weight in weights.items()}
 
 
-def _begun(text: str, labels: Sequence[str]) -> list[str]:
+def _begun(text: str) -> list[str]:
     """The labels a text begins, or has begun with."""
-    return [label for label in labels if text and (label.startswith(text) or text.startswith(label))]
+    return [label for label in LABELS if text and (label.startswith(text) or text.startswith(label))]
 
 
 def sample_probabilities(drawn: Sequence[str]) -> dict[str, float]:

@@ -13,7 +13,6 @@ list of batches is searched for that digest.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -219,15 +218,9 @@ def _reply(row: Mapping[str, Any], endpoint: Endpoint) -> Reply | CallFailed:
 
 
 def score_batch(
-    judge: Judge,
-    exchanges: Iterable[Exchange],
-    run: Run,
-    *,
-    limit: int | None = None,
-    on_progress: Callable[[], None] = lambda: None,
-    wait: bool = False,
-) -> int:
-    """Judge by batch what `run` does not hold yet; return how many were judged now.
+    judge: Judge, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None, wait: bool = False
+) -> None:
+    """Judge by batch what `run` does not hold yet.
 
     Raise `BatchUnderWay` while answers are missing, unless `wait`. The first exchange is judged directly and
     at full price: this finds a wrong key or model at once, and which parameters the server accepts.
@@ -236,10 +229,9 @@ def score_batch(
         raise UserError(
             f"--batch: the judge {judge.name!r} does not support batches; prompted and decision judges do"
         )
-    batch = BatchRun(judge, run, on_progress)
+    batch = BatchRun(judge, exchanges, run, limit)
     try:
-        batch.take(exchanges, limit)
-        while batch.has_work:
+        while batch.has_work():
             batch.submit_all()
             batch.collect_all()
             if batch.state.open and not wait:
@@ -252,14 +244,15 @@ def score_batch(
                 sleep(POLL_SECONDS)
     finally:
         batch.close()
-    return batch.judged
 
 
 class BatchRun:
     """A run's batches, resumed where they stand."""
 
-    def __init__(self, judge: LanguageModelJudge, run: Run, on_progress: Callable[[], None]) -> None:
-        self.judge, self.run, self.on_progress = judge, run, on_progress
+    def __init__(
+        self, judge: LanguageModelJudge, exchanges: Iterable[Exchange], run: Run, limit: int | None
+    ) -> None:
+        self.judge, self.run, self.limit = judge, run, limit
         self.state = read_state(run.folder) or BatchState(base_url=judge.endpoint.base_url, mark=token_hex(8))
         if self.state.open and self.state.base_url != judge.endpoint.base_url:
             raise UserError(
@@ -270,12 +263,12 @@ class BatchRun:
         for part in self.state.parts:
             if part.is_collected:  # a command was killed before it could delete the files
                 self._clear(part)
+        reach = limit  # or further, where an earlier command submitted more
+        if limit is not None:
+            reach = max([limit, *(part.last + 1 for part in self.state.open)])
+        self.left = dict(still_to_judge(exchanges, run, reach))  # by position in the input
         self.client, self.key = judge.endpoint.open_client(), Key(judge.endpoint.key_env)
-        self.left: dict[int, Exchange] = {}  # by position in the input
-        self.limit: int | None = None
-        self.judged = 0
 
-    @property
     def has_work(self) -> bool:
         """Write the parts still to submit; return whether any part is open."""
         wanted = [place for place in self.left if self.limit is None or place < self.limit]
@@ -293,13 +286,6 @@ class BatchRun:
                 self._save()
         return bool(self.state.open)
 
-    def take(self, exchanges: Iterable[Exchange], limit: int | None) -> None:
-        """Read what is left to judge, also beyond the limit where an earlier command submitted more."""
-        reach = limit
-        if limit is not None:
-            reach = max([limit, *(part.last + 1 for part in self.state.open)])
-        self.left, self.limit = dict(still_to_judge(exchanges, self.run, reach, self.on_progress)), limit
-
     def submit_all(self) -> None:
         """Submit the parts that are not submitted yet."""
         budget, waiting = self.judge.endpoint.budget, [part for part in self.state.open if not part.batch_id]
@@ -315,15 +301,7 @@ class BatchRun:
     def collect_all(self) -> None:
         """Update the state of each part, and download the answers of those that have ended."""
         for part in self.state.open:
-            batch = self._ask(f"/batches/{part.batch_id}", partial(_retrieve, batch_id=part.batch_id))
-            part.status = str(batch.get("status"))
-            counts = batch.get("request_counts") or {}
-            part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
-            if part.status == "failed":
-                self._start_over(part, batch)
-            self._save()
-            if part.status in ENDED:
-                self._collect(part, batch)
+            self._update(part)
 
     def close(self) -> None:
         """Close all connections."""
@@ -333,8 +311,6 @@ class BatchRun:
     def _keep(self, position: int, judgment: Judgment) -> None:
         self.run.keep(position, judgment)
         del self.left[position]
-        self.judged += 1
-        self.on_progress()
 
     def _submit(self, part: BatchPart) -> None:
         batch = self._find(part)
@@ -359,6 +335,20 @@ class BatchRun:
             if not rows or not page.get("has_more"):
                 return None
             query["after"] = _identity(rows[-1])
+
+    def _update(self, part: BatchPart) -> None:
+        batch = self._ask(
+            f"/batches/{part.batch_id}",
+            lambda client: client.batches.with_raw_response.retrieve(part.batch_id),
+        )
+        part.status = str(batch.get("status"))
+        counts = batch.get("request_counts") or {}
+        part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+        if part.status == "failed":
+            self._start_over(part, batch)
+        self._save()
+        if part.status in ENDED:
+            self._collect(part, batch)
 
     def _start_over(self, part: BatchPart, batch: Mapping[str, Any]) -> None:
         """Reset a part that the server failed as a whole, and raise."""
@@ -447,10 +437,6 @@ class BatchRun:
                 "to resume"
             )
         return answer.body
-
-
-def _retrieve(client: Any, *, batch_id: str) -> Any:
-    return client.batches.with_raw_response.retrieve(batch_id)
 
 
 def _identity(answer: Mapping[str, Any]) -> str:

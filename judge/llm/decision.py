@@ -44,18 +44,17 @@ class DecisionJudge(LanguageModelJudge):
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
         self.component_names = tuple(self.rubric.components)
-        self.protocol = protocol
+        self.protocol, self.batch_path = protocol, f"/{protocol}"
         self.endpoint = Endpoint(**endpoint, price_kind="decision")
         self.concurrency = self.endpoint.concurrency
         # False: the option to ask twice, of earlier versions; without it all versions would change.
-        decisive = [self.name, protocol, False, READING, self.write_request(self._delimit(PROBE))]
+        decisive = [self.name, protocol, False, READING, *self.write_requests(PROBE)]
         self.version = digest_json(decisive)[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        delimited = self._delimit(exchange)
         reply: Reply | CallFailed
         try:
-            reply = self.endpoint.post(self.batch_path, self.write_request(delimited))
+            reply = self.endpoint.post(self.batch_path, self.write_requests(exchange)[0])
         except CallFailed as failure:
             if failure.reason.startswith("HTTP 501"):
                 raise OperationalError(
@@ -63,34 +62,23 @@ class DecisionJudge(LanguageModelJudge):
                     f"support typed questions at /{self.protocol}: set another model or protocol"
                 ) from None
             reply = failure
-        return self._read(exchange, delimited, reply)
+        return self.read_replies(exchange, [reply])
 
     def _delimit(self, exchange: Exchange) -> DelimitedExchange:
         return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
 
-    def write_request(self, delimited: DelimitedExchange) -> dict[str, Any]:
-        """What is sent for one exchange."""
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """Write the one request that is sent for an exchange."""
+        delimited = self._delimit(exchange)
         field = "state" if self.protocol == "systemone" else "input"
         text = f"{delimited.notice}\n\n{delimited.text}"
         questions = write_questions(self.rubric, self.protocol)
-        return {"model": self.endpoint.model, field: text, "questions": questions}
-
-    @property
-    def batch_path(self) -> str:
-        """Where a batch sends its requests."""
-        return f"/{self.protocol}"
-
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        """Write what is sent in a batch, which asks about all exchanges at once."""
-        return [self.write_request(self._delimit(exchange))]
+        return [{"model": self.endpoint.model, field: text, "questions": questions}]
 
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """The judgment that follows from the reply to `write_requests`."""
-        return self._read(exchange, self._delimit(exchange), replies[0])
-
-    def _read(self, exchange: Exchange, delimited: DelimitedExchange, reply: Reply | CallFailed) -> Judgment:
+        reply, raw, components = replies[0], "", dict[str, float]()
         usage = reply.usage or None if isinstance(reply, CallFailed) else lasting_usage(reply.usage)
-        raw, components = "", dict[str, float]()
         try:
             if isinstance(reply, CallFailed):
                 raise UnusableDecision(reply.reason)
@@ -101,7 +89,8 @@ class DecisionJudge(LanguageModelJudge):
             judgment = unscored(exchange, str(problem))
             raw = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply, Reply) else reply.raw
         # A line for each suspected injection, then the answer where it could not be used.
-        told = [*(f"suspected injection: {item}" for item in delimited.injections), raw[:RAW]]
+        injections = self._delimit(exchange).injections
+        told = [*(f"suspected injection: {item}" for item in injections), raw[:RAW]]
         rationale = "\n".join(told).strip() or None
         return replace(judgment, components=components or None, rationale=rationale, usage=usage)
 
@@ -136,7 +125,7 @@ def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, A
     for name, answer in zip(names, answers, strict=True):
         if not isinstance(answer, dict) or answer.get("name") not in (None, name):
             raise UnusableDecision("answers are not in the order of the questions")
-    levels = _expect(answers[0], "score").get("probabilities")
+    levels = _expect_score(answers[0]).get("probabilities")
     if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
         raise UnusableDecision("no probabilities for the labels")
     labels = [str(level.get("label")) for level in levels]
@@ -155,7 +144,7 @@ def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, A
     answers = body.get("answers")
     if not isinstance(answers, dict) or not isinstance(answers.get(rubric.dimension), dict):
         raise UnusableDecision("no answer to the question about the whole")
-    levels = _expect(answers[rubric.dimension], "score").get("probabilities")
+    levels = _expect_score(answers[rubric.dimension]).get("probabilities")
     if not isinstance(levels, dict):
         raise UnusableDecision("no probabilities for the labels")
     if sorted(levels) != [str(position) for position in range(len(LABELS))]:
@@ -183,11 +172,11 @@ def normalize(by_label: Mapping[str, Any]) -> dict[str, float]:
     return {label: value / total for label, value in given.items()}
 
 
-def _expect(answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _expect_score(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     if answer.get("type") == "refusal" or answer.get("refusal"):
         raise UnusableDecision("refused")
-    if answer.get("type") != kind:
-        raise UnusableDecision(f"answered with {str(answer.get('type'))[:30]!r} instead of a {kind}")
+    if answer.get("type") != "score":
+        raise UnusableDecision(f"answered with {str(answer.get('type'))[:30]!r} instead of a score")
     return answer
 
 

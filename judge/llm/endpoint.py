@@ -128,7 +128,6 @@ class Endpoint:
         tokens_per_minute: float = 0,
         prices: Mapping[str, float] | None = None,
         price_kind: str = "chat",
-        max_cost: float | None = None,
     ) -> None:
         self.base_url, self.model, self.key_env = check_base_url(base_url), model, key_env
         check_key_name(key_env)
@@ -138,7 +137,7 @@ class Endpoint:
         self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
         if self.prices is None and not key_env and is_loopback(base_url):
             self.prices = Prices(input=0, output=0)  # our own machine charges nothing
-        self.budget = Budget(max_cost)
+        self.budget = Budget()
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process
         self._in_flight = BoundedSemaphore(concurrency)
@@ -311,6 +310,7 @@ class EndpointUser:
     """A judge or a model that asks through one endpoint."""
 
     endpoint: Endpoint
+    concurrency: int
 
     def stop(self) -> None:
         """End all calls at their next try."""
@@ -325,11 +325,7 @@ class LanguageModelJudge(EndpointUser, Judge):
     """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
 
     reask: int = 0  # further calls after an answer that cannot be read
-
-    @property
-    @abstractmethod
-    def batch_path(self) -> str:
-        """The path of the API to which a batch sends its requests."""
+    batch_path: str  # of the API, to which a batch sends its requests
 
     @abstractmethod
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
+from math import inf, isnan
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
@@ -154,19 +155,16 @@ class CallMeter:
             if self.ended is not None:
                 raise SearchEnded(str(self.ended))
             self.calls += most
-        used = most
         try:
             outcome = ask()
-            used = int(outcome.usage.get("calls", most))
-            return outcome
         except UserError as error:
+            ended = SearchEnded(str(error)) if isinstance(error, BudgetSpent) else error
             with self.lock:
-                is_money = isinstance(error, BudgetSpent)
-                self.ended = self.ended or (SearchEnded(str(error)) if is_money else error)
+                self.ended = self.ended or ended
             raise
-        finally:
-            with self.lock:
-                self.calls += used - most
+        with self.lock:
+            self.calls += int(outcome.usage.get("calls", most)) - most
+        return outcome
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,9 +181,9 @@ class Candidates:
         digest = self.register(program)
         outcome = self.ledger.get((digest, text))
         if outcome is None:
-            characters = self.judge.reason_characters
-            form = make_form(program, self.judge.rubric, reason_characters=characters)
-            outcome = self.meter.call(lambda: self.judge.ask(text, form), most=self.judge.most_calls)
+            judge = self.judge
+            form = make_form(program, judge.rubric, reason_characters=judge.reason_characters)
+            outcome = self.meter.call(lambda: judge.ask(text, form), most=judge.most_calls)
             self.ledger[digest, text] = outcome
         return outcome
 
@@ -212,14 +210,17 @@ class Candidates:
 
     def find_best(self, rated: Sequence[RatedText], *, start: Program) -> Program:
         """Return the best candidate among those asked about all exchanges; `start` unless one is better."""
-        best, best_score = start, self.measure(self.register(start), rated)
-        for digest, program in list(self.programs.items()):
-            if all((digest, item.text) in self.ledger for item in rated):
-                score = self.measure(digest, rated)
-                # An undefined score never wins, and an undefined start always loses.
-                if score > best_score or (score == score and best_score != best_score):
-                    best, best_score = program, score
-        return best
+
+        def score(program: Program) -> float:
+            value = self.measure(self.register(program), rated)
+            return -inf if isnan(value) else value
+
+        asked = [
+            program
+            for digest, program in self.programs.items()
+            if all((digest, item.text) in self.ledger for item in rated)
+        ]
+        return max([start, *asked], key=score)
 
     def measure(self, digest: str, rated: Sequence[RatedText]) -> float:
         """Return the QWK of label and rating; nan where undefined."""
@@ -249,33 +250,19 @@ def credit(outcome: Outcome, ratings: Sequence[int]) -> float:
     return sum(1 - (rating_of(outcome, rating) - rating) ** 2 / 4 for rating in ratings) / len(ratings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizedPrompt:
-    """The best program, and its agreement with the held-out ratings before and after the search.
-
-    `stopped` is why the search ended early, if it did.
-    """
-
-    program: Program
-    held_out: Mapping[str, Any]
-    split: RatingSplit
-    candidates: int
-    calls: int
-    cost: float
-    stopped: str
-
-
 def optimize(
     examples: Sequence[RatedExchange],
     judge: PromptedJudge,
     settings: OptimizeSettings,
     *,
     on_step: Callable[[str], None] = lambda text: None,
-) -> OptimizedPrompt:
+) -> tuple[Program, dict[str, Any]]:
     """Search for better instructions than the judge's own, within so many calls and, if given, dollars.
 
     When either is used up, the best candidate so far is saved. A candidate replaces the judge's own program
-    only if it does better on ratings that it was not made from.
+    only if it does better on ratings that it was not made from. Return the best program and a record of the
+    search: `stopped` is why it ended early, if it did, and `held_out` the agreement with the held-out
+    ratings before and after it.
     """
     split = split_rated(merge_ratings(examples), held_out_part=settings.held_out_part, seed=settings.seed)
     put_by = judge.most_calls * len(split.held_out)  # for the final measurement
@@ -306,15 +293,19 @@ def optimize(
     on_step(f"scoring the held-out replies again, after {count:,} candidates")
     candidates.meter.limit, candidates.meter.ended = settings.max_calls, None
     candidates.ask_all(best, split.held_out)
-    return OptimizedPrompt(
-        program=best,
-        held_out=measure_change(candidates, split.held_out, before=start, after=best, seed=settings.seed),
-        split=split,
-        candidates=count,
-        calls=judge.endpoint.calls - calls,
-        cost=round(budget.spent - began, 6),
-        stopped=stopped,
-    )
+    return best, {
+        "replies": {
+            "to learn from": len(split.learn),
+            "to choose by": len(split.choose),
+            "held out": len(split.held_out),
+        },
+        "batches_apart": split.batches_apart,
+        "candidates": count,
+        "calls": judge.endpoint.calls - calls,
+        "cost": round(budget.spent - began, 6),
+        "stopped": stopped,
+        "held_out": measure_change(candidates, split.held_out, before=start, after=best, seed=settings.seed),
+    }
 
 
 def _search(candidates: Candidates, start: Program, split: RatingSplit, settings: OptimizeSettings) -> str:
@@ -519,23 +510,10 @@ def tune(
         )
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
     try:
-        best = optimize(examples, judge, settings, on_step=on_step)
+        best, record = optimize(examples, judge, settings, on_step=on_step)
     finally:
         judge.endpoint.close()
-    about = {
-        "judge": {"model": judge.model, "mode": judge.mode, "version": judge.version},
-        "seed": settings.seed,
-        "replies": {
-            "to learn from": len(best.split.learn),
-            "to choose by": len(best.split.choose),
-            "held out": len(best.split.held_out),
-        },
-        "batches_apart": best.split.batches_apart,
-        "candidates": best.candidates,
-        "calls": best.calls,
-        "cost": best.cost,
-        "stopped": best.stopped,
-        "held_out": best.held_out,
-    }
-    digest = write_program(out, best.program, rubric=judge.rubric, about=about)
+    judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
+    about = {"judge": judged_by, "seed": settings.seed, **record}
+    digest = write_program(out, best, rubric=judge.rubric, about=about)
     return {**about, "program": str(out), "sha256": digest}

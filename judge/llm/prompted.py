@@ -247,7 +247,6 @@ class PromptedJudge(LanguageModelJudge):
         """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
         messages, times = form.messages(text), 1
         usages: list[Mapping[str, float]] = []
-        answer: Answer | Unusable = Unusable(reason="not asked")
         left = self.reask
         while True:
             reply: Reply | CallFailed

@@ -30,7 +30,7 @@ from calibration.bootstrap import resample_clusters, sample
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, to_plain
-from data.runs import OnProgress, Run, RunPlan, folder_name, run_all
+from data.runs import OnProgress, RunPlan, folder_name, run_all
 from data.tables import read_judgments
 from judge.base import Judge
 from judge.engine import score_exchanges
@@ -179,10 +179,8 @@ def measure_robustness(
         raise UserError("robustness: no replies to rewrite")
     perturbations = read_perturbations() if perturbations is None else perturbations
     written = read_replies("test") if written is None else written
-    used, expected = (
-        [item for item in perturbations if item.family],
-        [item for item in perturbations if item.should],
-    )
+    used = [item for item in perturbations if item.family]
+    expected = [item for item in perturbations if item.should]
     pool, most_ordinary = POOL, ORDINARY
     chance, rng = Random(seed), np.random.default_rng(seed)
     if sample_size is not None:  # a quarter for ordinary replies, half of the rest for each side
@@ -246,37 +244,24 @@ def measure_robustness(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobustnessPlan(RunPlan):
-    """What decides every judgment: the judge, and the texts that it is shown."""
-
-    judge: str
-    version: str
-    rubric: str
-    texts: str
-
-
 def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: None) -> AskAll:
     """Return a function that judges texts and saves every judgment, so that a second run resumes."""
 
     def ask(exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
         texts = {item.content_digest: replace(item, id=item.content_digest) for item in exchanges}
-        plan = RobustnessPlan(
+        plan = RunPlan(
             judge=judge.name,
             version=judge.version,
             rubric=judge.rubric.digest,
             texts=sha256(" ".join(texts).encode()).hexdigest(),
         )
 
-        def judge_all(run: Run, count_one: Callable[[], None]) -> int:
-            return score_exchanges(judge, texts.values(), run, on_progress=count_one)
-
         done = run_all(
             plan.default_folder(FOLDER, folder_name(judge.name)),
             plan,
             total=len(texts),
-            ask=judge_all,
-            conclude=lambda run: ({"judgments": len(texts), "wall_seconds": run.seconds}, None),
+            ask=lambda run: score_exchanges(judge, texts.values(), run),
+            conclude=lambda run: {"judgments": len(texts)},
             on_progress=on_progress,
         )
         return {item.content: item for item in read_judgments(done.folder / "judgments.jsonl")}
@@ -427,15 +412,14 @@ def _targets(
     excellent, cruel, insults = (by_kind[kind] for kind in ("excellent", "cruel", "insults"))
     called_bad = sum(judgment.label in (BAD, None) for judgment in excellent)
     not_bad = sum(judgment.label != BAD for judgment in insults)
-    shares = [
-        ("excellent called Bad", exact_share(called_bad, len(excellent)), f"{len(excellent):,} replies"),
-        ("plain insults not called Bad", exact_share(not_bad, len(insults)), f"{len(insults):,} replies"),
-        *(
-            (name, side.share, f"{side.could_turn:,} of {side.pairs:,} pairs")
-            for name, side in (("unkind turned Good", overall.unkind), ("kind turned Bad", overall.kind))
-        ),
-    ]
-    limits = (MOST_EXCELLENT_BAD, MOST_TURNED, MOST_TURNED, MOST_TURNED)
+
+    def check(name: str, share: Estimate, count: str, most: float = MOST_TURNED) -> RobustnessCheck:
+        return RobustnessCheck(name=name, figure=share, most=most, count=count, is_share=True)
+
+    def turned(name: str, side: TurnedReplies) -> RobustnessCheck:
+        return check(name, side.share, f"{side.could_turn:,} of {side.pairs:,} pairs")
+
+    bad_share, not_bad_share = exact_share(called_bad, len(excellent)), exact_share(not_bad, len(insults))
     return (
         RobustnessCheck(
             name="AUC of excellent against politely cruel",
@@ -443,8 +427,8 @@ def _targets(
             least=LEAST_AUC,
             count=f"{len(excellent):,} and {len(cruel):,} replies",
         ),
-        *(
-            RobustnessCheck(name=name, figure=share, most=limit, count=count, is_share=True)
-            for (name, share, count), limit in zip(shares, limits, strict=True)
-        ),
+        check("excellent called Bad", bad_share, f"{len(excellent):,} replies", MOST_EXCELLENT_BAD),
+        check("plain insults not called Bad", not_bad_share, f"{len(insults):,} replies"),
+        turned("unkind turned Good", overall.unkind),
+        turned("kind turned Bad", overall.kind),
     )

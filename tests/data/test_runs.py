@@ -12,10 +12,10 @@ import pytest
 from data.errors import OperationalError, UserError
 from data.files import replacing, write_texts
 from data.records import Exchange, judgment_of, unscored
-from data.runs import Run, ScorePlan, find_manifest, open_run, read_manifest, read_summary
+from data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_summary
 from data.tables import BadRow
 
-PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
+PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [
     Exchange(id=f"e{n}", prompt=f"p{n // 2}", response="hm " * (n + 1), model="m") for n in range(12)
 ]
@@ -116,7 +116,7 @@ def test_another_plan_is_refused_by_name(tmp_path: Path, key: str) -> None:
         lambda plan: find_manifest(tmp_path, plan),
     ):
         with pytest.raises(UserError, match=rf"\({key} .* instead of other\); .*--out") as refused:
-            look(replace(PLAN, **{key: "other"}))
+            look(RunPlan(PLAN, **{key: "other"}))
         assert refused.value.exit_code == 2
     assert contents(tmp_path) == before
 

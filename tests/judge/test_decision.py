@@ -15,7 +15,6 @@ from data.errors import OperationalError, UserError
 from data.records import LABELS, Exchange
 from judge.base import load_judge
 from judge.llm.decision import DecisionJudge
-from judge.llm.prompt_injection import delimit_exchange
 
 Write = Callable[..., Path]
 Open = Callable[..., tuple[ScriptedServer, DecisionJudge]]
@@ -91,7 +90,7 @@ def test_an_answer_becomes_a_judgment(open_judge: Open, protocol: str) -> None:
     judgment = judge.judge(EXCHANGE)
     [call] = server.calls
     assert call.path == f"/v1/{protocol}"
-    assert call.body == judge.write_request(delimit_exchange(EXCHANGE))
+    assert [call.body] == judge.write_requests(EXCHANGE)
     known = known_probabilities(call.text)
     assert judgment.probabilities == pytest.approx(known, abs=2e-6)
     assert judgment.label == max(LABELS, key=lambda label: known[label])
@@ -104,7 +103,7 @@ def test_an_answer_becomes_a_judgment(open_judge: Open, protocol: str) -> None:
 
 def test_the_questions_are_typed_as_the_decisions_api_has_them(open_judge: Open) -> None:
     _, judge = open_judge()
-    request = judge.write_request(delimit_exchange(EXCHANGE))
+    (request,) = judge.write_requests(EXCHANGE)
     assert sorted(request) == ["input", "model", "questions"]
     score, *predicates = request["questions"]
     assert sorted(score) == ["instructions", "levels", "name", "type"]

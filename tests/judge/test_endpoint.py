@@ -28,10 +28,13 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr("judge.llm.http_client.LONGEST_WAIT", 0.0)
     opened: list[Any] = []
 
-    def start(script: Script, **options: Any) -> tuple[ScriptedServer, Endpoint]:
+    def start(
+        script: Script, max_cost: float | None = None, **options: Any
+    ) -> tuple[ScriptedServer, Endpoint]:
         server = ScriptedServer(script).__enter__()
         defaults = {"base_url": server.base_url, "model": "m", "key_env": "TEST_KEY", "timeout": 20.0}
         endpoint = Endpoint(**{**defaults, **options})
+        endpoint.budget.most = max_cost
         opened.append((server, endpoint))
         return server, endpoint
 

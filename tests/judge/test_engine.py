@@ -10,11 +10,11 @@ import pytest
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
-from data.runs import ScorePlan, open_run
+from data.runs import RunPlan, open_run
 from judge.base import Judge, load_judge
 from judge.engine import score_exchanges
 
-PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
+PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [Exchange(id=f"e{n}", prompt="p", response=f"response {n}", model="m") for n in range(40)]
 
 
@@ -61,7 +61,8 @@ def ids(folder: Path, name: str = "judgments.jsonl") -> list[str]:
 
 def test_the_order_of_the_input_is_kept_whatever_the_threads_do(tmp_path: Path) -> None:
     with open_run(tmp_path, PLAN) as run:
-        assert score_exchanges(PairedJudge(), EXCHANGES, run) == 40
+        score_exchanges(PairedJudge(), EXCHANGES, run)
+        assert run.asked == 40
         run.write_judgments()
     assert ids(tmp_path) == [item.id for item in EXCHANGES]
 
@@ -93,7 +94,8 @@ def test_a_bug_in_a_judge_is_raised_and_the_journal_kept(tmp_path: Path) -> None
     judge.fails_at = ""
     judge.asked.clear()
     with open_run(tmp_path, PLAN) as run:
-        assert score_exchanges(judge, EXCHANGES, run) == 33
+        score_exchanges(judge, EXCHANGES, run)
+        assert run.asked == 33
     assert judge.asked == [item.id for item in EXCHANGES[7:]]
 
 
@@ -120,11 +122,10 @@ def test_a_limit_stops_a_higher_one_goes_on_and_a_lower_one_loses_nothing(tmp_pa
     for limit, asked, done in ((10, 10, 10), (10, 0, 10), (4, 0, 10), (25, 15, 25), (None, 15, 40)):
         ticks.clear()
         with open_run(tmp_path, PLAN) as run:
-            count = score_exchanges(
-                judge, EXCHANGES, run, limit=limit, on_progress=lambda: ticks.append(None)
-            )
+            run.on_row = lambda: ticks.append(None)
+            score_exchanges(judge, EXCHANGES, run, limit=limit)
             run.write_judgments()
-        assert (count, len(ticks), len(ids(tmp_path))) == (asked, done, done)
+        assert (run.asked, len(ticks), len(ids(tmp_path))) == (asked, done, done)
     assert judge.asked == [item.id for item in EXCHANGES]
 
 

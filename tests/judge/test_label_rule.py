@@ -9,7 +9,7 @@ import pytest
 from repository import ROOT
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-from data.judgments import recorded_judgment
+from data.judgments import judgment_of_row
 from data.records import LABELS, Exchange, Turn, label_of
 from data.tables import read_exchanges
 from judge.base import load_judge
@@ -79,4 +79,4 @@ def test_shipped_judges_label_by_the_rule(name: str) -> None:
 
 
 def test_a_table_of_probabilities_is_labelled_by_the_rule() -> None:
-    assert recorded_judgment("1", "m", said=None, scale=LABELS, probabilities=WEAK_GOOD).label == "Okay"
+    assert judgment_of_row({"id": "1", **WEAK_GOOD}, scale=LABELS).label == "Okay"

@@ -65,15 +65,15 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
 ) -> None:
     with ScriptedServer(learner) as server:
         judge = make_prompted(server.base_url, prices={"input": 1.0, "output": 0.0})
-        tuned = optimize(examples, judge, OptimizeSettings(max_calls=400))
-        assert tuned.calls == len(server.calls) <= 400
-        assert tuned.cost == pytest.approx(200e-6 * tuned.calls, abs=1e-6)
-    found = tuned.held_out
+        program, record = optimize(examples, judge, OptimizeSettings(max_calls=400))
+        assert record["calls"] == len(server.calls) <= 400
+        assert record["cost"] == pytest.approx(200e-6 * record["calls"], abs=1e-6)
+    found = record["held_out"]
     assert found["qwk"]["before"]["value"] < 0.3
     assert found["qwk"]["after"]["value"] == 1.0
     assert found["qwk"]["difference"]["low"] > 0.5
     assert found["unscored"] == {"before": 0, "after": 0}
-    assert SECRET in tuned.program.instructions
+    assert SECRET in program.instructions
     assert capfd.readouterr() == ("", ""), "DSPy's own output is suppressed"
 
 
@@ -82,10 +82,11 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
 ) -> None:
     with ScriptedServer(learner) as server:
         least = 2 * 36 + 36 + 1
-        tuned = optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least + 4))
+        settings = OptimizeSettings(max_calls=least + 4)
+        program, record = optimize(examples, make_prompted(server.base_url), settings)
         assert len(server.calls) <= least + 4
-        assert tuned.stopped == f"the limit of {least + 4 - 36} calls is reached"
-        assert SECRET not in tuned.program.instructions, "no candidate was asked about every reply"
+        assert record["stopped"] == f"the limit of {least + 4 - 36} calls is reached"
+        assert SECRET not in program.instructions, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least} calls;"):
             optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from calibration.fit import CalibrationReport, calibrate_judged
 from calibration.inputs import CalibrationOptions
-from data.judgments import Judged, recorded_judgment
+from data.judgments import Judged, judgment_of_row
 from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 
 GOOD_SHARES = {"ada": 0.7, "bea/2": 0.5, "cyd": 0.3}
@@ -97,7 +97,10 @@ def on_five_levels() -> CalibrationReport:
     scale = tuple("12345")
     ratings = [Rating(id=item.id, rater=item.rater, rating=2 * item.rating - 1) for item in ratings]
     judgments = tuple(
-        recorded_judgment(item.id, item.model, item.prompt, said=1 + len(item.response) % 5, scale=scale)
+        judgment_of_row(
+            {"id": item.id, "model": item.model, "prompt": item.prompt, "score": 1 + len(item.response) % 5},
+            scale=scale,
+        )
         for item in exchanges.values()
     )
     options = CalibrationOptions(scale=scale, draws=40)

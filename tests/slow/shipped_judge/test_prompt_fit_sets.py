@@ -25,9 +25,9 @@ from data.readers.conversations import split_conversation  # noqa: E402
 from data.records import Exchange, Turn  # noqa: E402
 from judge.embeddings import (  # noqa: E402
     MAX_REPLIES,
+    embed,
     group_of,
     prompt_text,
-    shared_embedder,
 )
 
 FIGURES = ROOT / "docs" / "figures" / "prompt_fit.json"
@@ -95,8 +95,8 @@ class EmbeddedReplies:
         groups = [group_of(row) for _, row in sample]
         self.groups = np.unique(groups, return_inverse=True)[1]
         self.texts = np.array([row.response for _, row in sample], dtype=object)
-        self.prompts = shared_embedder().embed([prompt for prompt, _ in sample])
-        self.replies = shared_embedder().embed(list(self.texts))
+        self.prompts = embed([prompt for prompt, _ in sample])
+        self.replies = embed(list(self.texts))
         self.is_short = np.array([len(text.split()) <= SHORT for text in self.texts], dtype=bool)
 
     def fit(self, chosen: np.ndarray, answers: np.ndarray) -> PromptFit | None:
