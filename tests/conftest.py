@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from click.testing import CliRunner, Result
 from made_sets import COLD, WARM, speak, write_sets
 from repository import SAMPLES
@@ -37,6 +38,12 @@ Write = Callable[..., Path]
 # A suite started in the background is deaf to Ctrl-C, and so would be the commands it interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Look for no doctests in tests: --doctest-ignore-import-errors would skip a test that fails to import."""
+    if isinstance(collector, DoctestModule):
+        collector.collect = lambda: ()  # type: ignore[method-assign]
 
 
 @pytest.fixture
