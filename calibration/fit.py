@@ -16,12 +16,7 @@ import numpy as np
 
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
-from calibration.agreement.metrics import (
-    ReliabilityBin,
-    calibration_error,
-    log_losses,
-    reliability_curve,
-)
+from calibration.agreement.metrics import ReliabilityBin, calibration_error, log_losses, reliability_curve
 from calibration.artifact import Calibration, JudgeIdentity, RatedReplies
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.disagreements import Disagreements, worst_disagreements
@@ -29,12 +24,7 @@ from calibration.estimate import UNDEFINED, Estimate, SpeaksFor
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
 from calibration.pairing import Paired, given_labels, pair
 from calibration.proportional_odds import folds_of, held_out
-from calibration.shares.model_table import (
-    ModelFit,
-    columns_of,
-    fit_models,
-    rated_models,
-)
+from calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
 from calibration.shares.tally import replies_by_model
 from data.crisis import find_flags
 from data.judgments import Judged, with_exchanges
@@ -194,7 +184,6 @@ def calibrate_judged(
     *,
     exchanges: Mapping[str, Exchange] | None = None,
     options: CalibrationOptions | None = None,
-    today: date | None = None,
 ) -> CalibrationReport:
     """Calibrate the first of several judges that were read already."""
     options = options or CalibrationOptions()
@@ -210,17 +199,13 @@ def calibrate_judged(
         JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
         paired,
         model_fit,
-        created=today or date.today(),
+        created=date.today(),
         days=options.days,
         covers=rated_range_of(item.shape for item in judged.judgments if item.id in rated and item.shape),
         judgments=judged.judgments,
     )
     agreements = [_agree(item, options) for item in pairs]
-    people = ceiling(
-        paired,
-        rng=np.random.default_rng(options.seed),
-        draws=options.draws,
-    )
+    people = ceiling(paired, rng=np.random.default_rng(options.seed), draws=options.draws)
     words, emotion = response_facts(texts.values())
     return CalibrationReport(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes

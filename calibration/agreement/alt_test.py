@@ -31,20 +31,15 @@ class AlternativeTest:
     no answer.
     """
 
-    is_passed: bool | None  # whether the judge may replace a person; None where the test has no answer
-    winning_rate: float
-    advantage: Estimate
+    is_passed: bool | None = None  # whether the judge may replace a person; None where there is no answer
+    winning_rate: float = float("nan")
+    advantage: Estimate = UNDEFINED
     epsilon: float
     undefined: str | None = None
 
 
 def alternative_test(
-    table: Floats,
-    judge: Floats,
-    *,
-    clusters: Integers,
-    drawn: Draws,
-    epsilon: float = EPSILON,
+    table: Floats, judge: Floats, *, clusters: Integers, drawn: Draws, epsilon: float = EPSILON
 ) -> AlternativeTest:
     """The test on a (raters, items) table with gaps and the judge's label of every item.
 
@@ -57,13 +52,7 @@ def alternative_test(
             f"{len(kept)} raters share {MIN_INSTANCES} or more rated replies with others; {MIN_RATERS} are "
             "needed"
         )
-        return AlternativeTest(
-            is_passed=None,
-            winning_rate=float("nan"),
-            advantage=UNDEFINED,
-            epsilon=epsilon,
-            undefined=reason,
-        )
+        return AlternativeTest(epsilon=epsilon, undefined=reason)
     from scipy import stats
 
     raw = [_p_value(compared[row][2] - compared[row][1], epsilon) for row in kept]

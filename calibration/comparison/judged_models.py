@@ -121,27 +121,7 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    few = 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None
-    if model.is_unresponsive or few:
-        return ComparedLevel(
-            model=model.name,
-            how="refused",
-            reason=f"fewer than {LEAST_REPLIES} scored" if few else UNRESPONSIVE,
-            shares={},
-            judged=len(model.rated.judged),
-            unscored=model.unscored,
-            ratings=len(model.rated.item),
-            fit=model.fit,
-        )
-    rated = model.rated if model.ppi is not None else model.rated.without_ratings()
-    corrected = correct({model.known_as: rated}, calibrated=settings.calibrated or NO_LINES)[0]
-    how: How = "judge" if corrected.how == "refused" else corrected.how
-    shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
-    if model.known is not None:
-        how, shares, reason = "ratings", model.known, None
-    if how == "judge":
-        shares = judge_shares(model.rated)
-        how, reason = (how, reason) if shares else ("refused", "nothing was scored")
+    how, shares, reason = _level_of(model, settings)
     return ComparedLevel(
         model=model.name,
         how=how,
@@ -152,6 +132,24 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
         ratings=len(model.rated.item),
         fit=model.fit,
     )
+
+
+def _level_of(
+    model: JudgedModel, settings: ComparisonSettings
+) -> tuple[How, Mapping[str, Estimate], str | None]:
+    if 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None:
+        return "refused", {}, f"fewer than {LEAST_REPLIES} scored"
+    if model.is_unresponsive:
+        return "refused", {}, UNRESPONSIVE
+    if model.known is not None:
+        return "ratings", model.known, None
+    rated = model.rated if model.ppi is not None else model.rated.without_ratings()
+    corrected = correct({model.known_as: rated}, calibrated=settings.calibrated or NO_LINES)[0]
+    reason = corrected.reason if settings.calibrated else None
+    if corrected.how != "refused":
+        return corrected.how, corrected.corrected, reason
+    shares = judge_shares(model.rated)
+    return ("judge", shares, reason) if shares else ("refused", {}, "nothing was scored")
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
