@@ -42,7 +42,6 @@ How = Literal["ratings", "line", "both", "judge", "refused"]
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
 UNRESPONSIVE: Final = "the replies do not respond to their prompts"
-NO_LINES: Final = (UNCALIBRATED,) * len(LABELS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +93,11 @@ class ComparisonSettings:
     margin: float = MARGIN
     are_variants: bool = False
 
+    @property
+    def lines(self) -> tuple[CalibratedModels, ...]:
+        """The calibrated line of each label; through no models without a calibration."""
+        return self.calibrated or (UNCALIBRATED,) * len(LABELS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLevel:
@@ -144,7 +148,7 @@ def _level_of(
     if model.known is not None:
         return "ratings", model.known, None
     rated = model.rated if model.ppi is not None else model.rated.without_ratings()
-    corrected = correct({model.known_as: rated}, calibrated=settings.calibrated or NO_LINES)[0]
+    corrected = correct({model.known_as: rated}, calibrated=settings.lines)[0]
     reason = corrected.reason if settings.calibrated else None
     if corrected.how != "refused":
         return corrected.how, corrected.corrected, reason
