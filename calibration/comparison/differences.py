@@ -25,7 +25,6 @@ from calibration.comparison.judged_models import (
     logit_contrast,
 )
 from calibration.comparison.published_models import PublishedModel
-from calibration.comparison.rated_differences import RatedDifference, rated_difference
 from calibration.comparison.verdicts import (
     ALPHA,
     LIKELY,
@@ -47,7 +46,7 @@ from calibration.estimate import (
 from calibration.multiple_testing import holm
 from calibration.shares.correction import target_of
 from calibration.shares.planning import ratings_of_each
-from calibration.shares.ppi import RatedModel
+from calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
 from calibration.shares.transport import (
     LEAST_REPLIES,
     CalibratedModels,
@@ -131,7 +130,7 @@ def unresponsive(*models: JudgedModel) -> str | None:
 def _by_line(
     one: JudgedModel,
     other: JudgedModel,
-    gap: RatedDifference | None,
+    gap: RatedEstimate | None,
     alone: Mapping[str, Contrast],
     settings: ComparisonSettings,
 ) -> DifferenceEstimate:

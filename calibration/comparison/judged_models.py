@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.artifact import (
     CALIBRATION_FILE,
@@ -25,11 +24,11 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import LEAST_RATERS, Estimate, Floats, Integers, Interval
+from calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from calibration.pairing import chances_of
 from calibration.prompt_fit import PromptFit
 from calibration.shares.correction import UNCALIBRATED, correct
-from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
+from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate, prompt_numbers
 from calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
 from data.errors import UserError
 from data.judgments import Judged, read_judged
@@ -195,19 +194,6 @@ def _paired(one: RatedModel, other: RatedModel, first: Floats, second: Floats) -
     clusters = prompt_numbers(*((item.prompt, np.arange(len(item.judged))) for item in (one, other)))
     strata = np.zeros(len(feature), dtype=np.intp)
     return contrast(np.concatenate([first, second]), feature, clusters, strata=strata)
-
-
-def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
-    """Number the prompts, from each model's prompts, if any, and the rows of its responses.
-
-    Models share the prompts of one name; without prompts every response has one of its own.
-    """
-    names = [
-        np.array([f"{number}-{row}" for row in rows]) if prompts is None else prompts.astype(str)
-        for number, (prompts, rows) in enumerate(models)
-    ]
-    numbers: Integers = np.unique(np.concatenate(names), return_inverse=True)[1]
-    return numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -305,7 +305,7 @@ def _level(model: str, ratings: RatingColumns) -> RatedLevel:
         model=model,
         ratings=total,
         counts=dict(zip(LABELS, ratings.counts, strict=True)),
-        shares=dict(zip(LABELS, ppi.estimates() if ppi else [UNDEFINED] * len(LABELS), strict=True)),
+        shares=ppi.shares() if ppi else dict.fromkeys(LABELS, UNDEFINED),
         raters=ppi.clusters if ppi else 0,
         design_effect=float(ppi.design_effect[GOOD]) if ppi else math.nan,
     )
