@@ -195,11 +195,11 @@ def _refusal(
 
 
 def target_of(
-    sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels | None = None
+    sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels
 ) -> TargetModel:
     """Return a model's judged mean, with its own ratings if they have an error."""
     mean, noise = judge_means(sample)
-    judge = (line or UNCALIBRATED).judged(float(mean[column]), float(noise[column]), prompt_count(sample))
+    judge = line.judged(float(mean[column]), float(noise[column]), prompt_count(sample))
     if ppi is None or not np.isfinite(ppi.variance).all():
         return judge
     # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
