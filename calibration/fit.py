@@ -223,13 +223,13 @@ def calibrate_judged(
                     name=item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})",
                     kind="judge",
                     note=item.source,
-                    n=agreed.ratings,
+                    n=len(rows),
                     metrics=agreed.metrics,
                     level_error=agreed.levels.mean_error,
                     usd_per_1000=item.per_thousand(item.cost),
                     seconds_per_1000=item.per_thousand(item.seconds),
                 )
-                for item, agreed in zip(judges, agreements, strict=True)
+                for item, rows, agreed in zip(judges, pairs, agreements, strict=True)
             ),
             *baseline_rows(paired, texts, options),
             _people_row(people),
@@ -245,7 +245,7 @@ def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> Rat
     counts = np.bincount(paired.rating, minlength=paired.levels + 1)[1:]
     return RatedData(
         ratings=len(paired),
-        responses=agreed.responses,
+        responses=len(np.unique(paired.id)),
         raters=len(np.unique(paired.rater)),
         batches=len(np.unique(paired.batch)),
         models=paired.models,
@@ -291,7 +291,7 @@ def baseline_rows(
             name=name,
             kind="baseline",
             note=BASELINES[name],
-            n=agreed.ratings,
+            n=len(paired),
             metrics=agreed.metrics,
             level_error=agreed.levels.mean_error,
             usd_per_1000=0.0,

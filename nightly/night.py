@@ -30,17 +30,7 @@ from nightly.config import NightlyConfig
 from nightly.dashboard.build import build_dashboard
 from nightly.gates import CheckedModel, check_gates, gravest
 from nightly.history import History, open_history
-from nightly.measure import (
-    Clock,
-    MeasuredModel,
-    NightSetup,
-    ShowProgress,
-    date_of,
-    measure,
-    measure_anchors,
-    no_progress,
-    set_up_night,
-)
+from nightly.measure import Clock, MeasuredModel, NightSetup, date_of, measure, measure_anchors, set_up_night
 from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import (
     Against,
@@ -58,14 +48,7 @@ from reports.outputs import write_junit
 BUSY: Final = "another process is running this night; wait until it is done"
 
 
-def run_night(
-    config: NightlyConfig,
-    *,
-    night: str,
-    clock: Clock,
-    show_progress: ShowProgress = no_progress,
-    again: bool = False,
-) -> FinishedNight:
+def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = False) -> FinishedNight:
     """Run or resume a night, or read it from the history; `again` judges it again and replaces it."""
     with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
         there = history.night(config.name, night)
@@ -78,7 +61,7 @@ def run_night(
                 )
             is_new = False
         else:
-            setup = set_up_night(config, night, clock=clock, show_progress=show_progress, again=again)
+            setup = set_up_night(config, night, clock=clock, again=again)
             record, pinned = make_record(history, setup)
             is_new = history.add_night(record, pinned=pinned, instead=there is not None)
         # As the history returns it, so that a night prints the same whenever it is asked for.
