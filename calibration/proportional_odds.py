@@ -81,8 +81,7 @@ def held_out(scores: Floats, ratings: Integers, folds: Sequence[NDArray[np.bool_
 
 def _above(scores: Floats, slope: float, cuts: Floats) -> Floats:
     logits = slope * scores[:, None] - cuts
-    chances: Floats = np.exp(-np.logaddexp(0, -logits))
-    return chances
+    return np.exp(-np.logaddexp(0, -logits))
 
 
 def _cuts(free: Floats) -> Floats:

@@ -127,7 +127,7 @@ def calibrate(
     say_notes(inputs.notes)
     if inputs.choices:
         ctx.exit(0 if agree_with_choices(inputs, out=out, as_json=as_json) else INCONCLUSIVE)
-    report = fit.calibrate_inputs(inputs)
+    report = fit.calibrate(inputs)
     folder = out or _default_folder(report.judge.name, report.judge.source)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -131,10 +131,11 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         gates=gates,
         judgments=tuple(judged),
     )
-    pinned: set[str] = set()
+    pinned = {config.baseline} if config.baseline else set()
     for item in earlier.values():
-        pinned |= {*item.averaged, *((setup.night,) if len(item.averaged) < config.baseline_nights else ())}
-    return record, pinned | ({config.baseline} if config.baseline else set())
+        averaged = item.past["baseline"].nights if "baseline" in item.past else ()
+        pinned |= {*averaged, *((setup.night,) if len(averaged) < config.baseline_nights else ())}
+    return record, pinned
 
 
 def sum_emotions(judged: Iterable[JudgedResponse]) -> Iterable[EmotionResult]:
@@ -195,11 +196,10 @@ class PastNight:
 class EarlierNights:
     """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge.
 
-    The baseline has the responses of all nights it is averaged over, and `averaged` names these.
+    The baseline has the responses of all nights it is averaged over.
     """
 
     past: Mapping[Against, PastNight]
-    averaged: tuple[str, ...]
     watches: Mapping[Label, Watch]
 
 
@@ -264,31 +264,30 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             for night in pinned
             if not judge_shift(night.anchors, before=pinned[0], matters=config.matters).moved
         ]
-        averaged = tuple(night.night for night in alike)
-        responses = tuple(chain.from_iterable(night.judgments for night in alike))
-        baseline = replace(alike[0], judgments=responses) if alike else None
-        sums = [
-            row
-            for point in counted[config.baseline_nights :]
-            if baseline and (row := _sums(point, baseline, averaged, setup, read)) is not None
-        ]
         lost = {point.night.night: point.result.unscored_share or 0.0 for point in before}
         past: dict[Against, PastNight] = {}
-        if baseline:
-            past["baseline"] = PastNight(baseline, averaged, fmean(lost[night] for night in averaged))
+        sums = []
+        if alike:
+            averaged = tuple(night.night for night in alike)
+            responses = tuple(chain.from_iterable(night.judgments for night in alike))
+            baseline = PastNight(
+                replace(alike[0], judgments=responses), averaged, fmean(lost[night] for night in averaged)
+            )
+            past["baseline"] = baseline
+            sums = [_sums(point, baseline, setup, read) for point in counted[config.baseline_nights :]]
         if before:
             last = before[-1].night.night
             past["last night"] = PastNight(read(last), (last,), lost[last])
-        watches = {label: tuple(chain.from_iterable(row[label] for row in sums)) for label, _, _ in SIDES}
-        earlier[entry.name] = EarlierNights(past=past, averaged=averaged, watches=watches)
+        watches = {label: tuple(chain(*(row[label] for row in sums if row))) for label, _, _ in SIDES}
+        earlier[entry.name] = EarlierNights(past=past, watches=watches)
     return earlier
 
 
 def changes_of(
     measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
-) -> dict[Against, ModelChange]:
+) -> dict[str, ModelChange]:
     """Return a model's changes since its baseline and since its last night, as far as there are such."""
-    model, changes = measured.result.model, {}
+    model, changes = measured.result.model, dict[str, ModelChange]()
     for against, then in earlier.past.items():
         change = change_since(
             model,
@@ -306,21 +305,18 @@ def changes_of(
 
 
 def _sums(
-    point: ModelNight,
-    baseline: NightRecord,
-    averaged: Sequence[str],
-    setup: NightSetup,
-    read: Callable[[str], NightRecord],
+    point: ModelNight, baseline: PastNight, setup: NightSetup, read: Callable[[str], NightRecord]
 ) -> Mapping[Label, Watch] | None:
     """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
     stored = point.change
-    if stored is not None and stored.nights == tuple(averaged):
+    if stored is not None and stored.nights == baseline.nights:
         return None if stored.judge_moved else {"good": (stored.good_sums,), "bad": (stored.bad_sums,)}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
-    if judge_shift(then.anchors, before=baseline, matters=setup.config.matters).moved:
+    if judge_shift(then.anchors, before=baseline.record, matters=setup.config.matters).moved:
         return None
     of_model = [
-        [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
+        [item for item in record.judgments if item.model == point.result.model]
+        for record in (then, baseline.record)
     ]
     return pair(*of_model).watches if all(of_model) else None

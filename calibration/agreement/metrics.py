@@ -54,8 +54,7 @@ def from_table(
 
 def _cells(first: NDArray[Any], second: NDArray[Any], levels: int) -> Integers:
     """Which cell of the table each row falls in."""
-    cells: Integers = levels * (np.asarray(first, dtype=np.intp) - 1) + np.asarray(second, dtype=np.intp) - 1
-    return cells
+    return levels * (np.asarray(first, dtype=np.intp) - 1) + np.asarray(second, dtype=np.intp) - 1
 
 
 def exact(tables: Floats) -> Floats:
@@ -219,8 +218,7 @@ class _Ties:
     def ranks(self, counts: Floats) -> Floats:
         """Each row's average rank, (draws, rows), among rows that are there `counts` times."""
         sums = self.sums(counts)
-        ranks: Floats = (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
-        return ranks
+        return (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
 
 
 def calibration_error(positive: ArrayLike, probabilities: ArrayLike) -> float:

@@ -89,8 +89,7 @@ class RatedEstimate:
     @property
     def stated_variance(self) -> Floats:
         """The variance of a normal error whose interval is as wide as this one."""
-        variance: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
-        return variance
+        return ((self.high - self.low) / 2 / NORMAL) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -266,8 +265,7 @@ def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
         np.array([f"{number}-{row}" for row in rows]) if prompts is None else prompts.astype(str)
         for number, (prompts, rows) in enumerate(models)
     ]
-    numbers: Integers = np.unique(np.concatenate(names), return_inverse=True)[1]
-    return numbers
+    return np.unique(np.concatenate(names), return_inverse=True)[1]
 
 
 def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedEstimate:
