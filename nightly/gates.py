@@ -17,7 +17,7 @@ do not respond to their prompts (`calibration.prompt_fit`) fail every gate on sh
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -119,9 +119,8 @@ class CheckedModel:
         return next((change.moved for change in self.changes.values() if change.moved), None)
 
 
-def check_gates(gates: Iterable[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
+def check_gates(gates: Sequence[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
     """Check every gate for every model, in the order given."""
-    gates = tuple(gates)
     return tuple(_check(gate, model) for model in models for gate in gates)
 
 

@@ -51,11 +51,6 @@ class RatedModel:
     chance: Floats | None = None  # (ratings,)
 
     @property
-    def has_unequal_chances(self) -> bool:
-        """Whether ratings have to be weighted."""
-        return self.chance is not None and bool((self.chance != self.chance[:1]).any())
-
-    @property
     def crowd(self) -> Floats:
         """What the ratings alone say on average, by column."""
         return np.average(self.value, axis=0, weights=None if self.chance is None else 1 / self.chance)
@@ -144,7 +139,7 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     rows, position, counts = np.unique(sample.item, return_inverse=True, return_counts=True)
     if not len(rows):
         raise ValueError("no ratings: see calibration.shares.transport")
-    is_drawn = sample.has_unequal_chances
+    is_drawn = sample.chance is not None and bool((sample.chance != sample.chance[:1]).any())
     out = np.zeros(0, dtype=np.intp) if is_drawn else rows
     judged, rest = sample.judged[rows], np.delete(sample.judged, out, axis=0)
     means = cluster_sums(position, sample.value, len(rows)) / counts[:, None]
