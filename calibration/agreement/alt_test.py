@@ -48,11 +48,8 @@ def alternative_test(
     compared = [_compare(table, judge, row) for row in range(len(table))]
     kept = [row for row, (items, *_) in enumerate(compared) if len(items) >= MIN_INSTANCES]
     if len(kept) < MIN_RATERS:
-        reason = (
-            f"{len(kept)} raters share {MIN_INSTANCES} or more rated replies with others; {MIN_RATERS} are "
-            "needed"
-        )
-        return AlternativeTest(epsilon=epsilon, undefined=reason)
+        shared = f"{len(kept)} raters share {MIN_INSTANCES} or more rated replies with others"
+        return AlternativeTest(epsilon=epsilon, undefined=f"{shared}; {MIN_RATERS} are needed")
     from scipy import stats
 
     raw = [_p_value(compared[row][2] - compared[row][1], epsilon) for row in kept]

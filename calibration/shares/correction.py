@@ -152,17 +152,14 @@ def correct(
         lines = [line.without(model) for line in calibrated]
         targets = [target_of(rated, ppi, column, line) for column, line in enumerate(lines)]
         reason = _refusal(names, lines, targets)
-        how: How = "line"
-        if reason:
-            how = "refused" if ppi is None else "ratings"
-        elif all(target.is_rated for target in targets):
-            # One cluster of ratings has a level but no error: the line cannot weigh it.
-            how = "both"
+        how: How = "refused"
         estimates: list[Estimate] = []
         if not reason:
+            # One cluster of ratings has a level but no error: the line cannot weigh it.
+            how = "both" if all(target.is_rated for target in targets) else "line"
             estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
         elif ppi is not None:
-            estimates = ppi.estimates()
+            how, estimates = "ratings", ppi.estimates()
         if rated.bounds == UNIT and len(names) > 1:
             estimates = on_simplex(estimates)
         judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()

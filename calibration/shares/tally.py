@@ -100,8 +100,8 @@ def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -
         if counts.size:
             means = (sums.sum(axis=0) / counts.sum()).tolist()
             intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
-            for label, mean, interval in zip(LABELS, means, intervals or (None,) * len(LABELS), strict=True):
-                shares[label] = Estimate(mean, interval)
+            estimates = map(Estimate, means, intervals or (None,) * len(LABELS))
+            shares = dict(zip(LABELS, estimates, strict=True))
         models.append(
             JudgedShares(
                 model=model,
