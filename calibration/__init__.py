@@ -13,17 +13,10 @@ if TYPE_CHECKING:
     from calibration.fit import calibrate
 
 __all__ = ["Calibration", "Estimate", "calibrate", "compare", "find_calibration", "read_calibration"]
-_MODULES = {
-    "Calibration": "calibration.artifact",
-    "Estimate": "calibration.estimate",
-    "calibrate": "calibration.fit",
-    "compare": "calibration.comparison.compare_runs",
-    "find_calibration": "calibration.artifact",
-    "read_calibration": "calibration.artifact",
-}
+_MODULES = {"Estimate": "estimate", "calibrate": "fit", "compare": "comparison.compare_runs"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    return getattr(import_module(f"calibration.{_MODULES.get(name, 'artifact')}"), name)

@@ -9,37 +9,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
-from os import PathLike
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
-from calibration.agreement.metrics import (
-    ReliabilityBin,
-    calibration_error,
-    log_losses,
-    reliability_curve,
-)
+from calibration.agreement.metrics import ReliabilityBin, calibration_error, log_losses, reliability_curve
 from calibration.artifact import Calibration, JudgeIdentity, RatedReplies
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.disagreements import Disagreements, worst_disagreements
 from calibration.estimate import UNDEFINED, Estimate, SpeaksFor
-from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
+from calibration.inputs import CalibrationInputs, CalibrationOptions
 from calibration.pairing import Paired, given_labels, pair
 from calibration.proportional_odds import folds_of, held_out
-from calibration.shares.model_table import (
-    ModelFit,
-    columns_of,
-    fit_models,
-    rated_models,
-)
+from calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
 from calibration.shares.tally import replies_by_model
 from data.crisis import find_flags
 from data.judgments import Judged, with_exchanges
 from data.rated_range import RatedRange, rated_range_of
-from data.rating_files.sheet import SheetOptions
 from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 
 BASELINES: Final = {
@@ -139,9 +127,11 @@ class CalibrationReport:
         """Return the content of report.json."""
         made, agreed = self.calibration, self.agreement
         bound_to = ("digest", "created", "expires", "ratings", "covers")
+        # Empathy as a whole has no dimension.
+        hidden = {"judgments", *(() if self.judge.dimension_note else ("dimension", "dimension_note"))}
         return {
             **{item.name: getattr(self, item.name) for item in fields(self)},
-            "judge": _plain_judge(self.judge),
+            "judge": {key: value for key, value in asdict(self.judge).items() if key not in hidden},
             "calibration": {name: getattr(made, name) for name in bound_to},
             "agreement": agreed.metrics,
             "undefined": agreed.undefined,
@@ -152,36 +142,11 @@ class CalibrationReport:
         }
 
 
-def _plain_judge(judge: Judged) -> dict[str, Any]:
-    """Return the judge as in report.json; empathy as a whole has no dimension."""
-    hidden = {"judgments"} if judge.dimension_note else {"judgments", "dimension", "dimension_note"}
-    return {key: value for key, value in asdict(judge).items() if key not in hidden}
-
-
 # How it is made.
 
 
-def calibrate(
-    runs: Run | Sequence[Run],
-    ratings: str | PathLike[str],
-    *,
-    exchanges: Paths | None = None,
-    judges: Sequence[str] = (),
-    options: CalibrationOptions | None = None,
-    reading: SheetOptions | None = None,
-) -> CalibrationReport:
-    """Calibrate the judge of a run against human ratings; of several judges the first, beside the others.
-
-    A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
-    a table that has several. `ratings` is a table of ratings; `reading` says how to read it. `exchanges` are
-    the texts, for length, emotions, examples and ratings without ids.
-    """
-    inputs = read_inputs(runs, ratings, exchanges=exchanges, judges=judges, options=options, reading=reading)
-    return calibrate_inputs(inputs)
-
-
-def calibrate_inputs(inputs: CalibrationInputs) -> CalibrationReport:
-    """Calibrate the first judge of what was read."""
+def calibrate(inputs: CalibrationInputs) -> CalibrationReport:
+    """Calibrate the first judge of what `read_inputs` read against human ratings, beside the others."""
     report = calibrate_judged(
         inputs.judges, inputs.people, exchanges=inputs.exchanges, options=inputs.options
     )
@@ -194,7 +159,6 @@ def calibrate_judged(
     *,
     exchanges: Mapping[str, Exchange] | None = None,
     options: CalibrationOptions | None = None,
-    today: date | None = None,
 ) -> CalibrationReport:
     """Calibrate the first of several judges that were read already."""
     options = options or CalibrationOptions()
@@ -210,17 +174,13 @@ def calibrate_judged(
         JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
         paired,
         model_fit,
-        created=today or date.today(),
+        created=date.today(),
         days=options.days,
         covers=rated_range_of(item.shape for item in judged.judgments if item.id in rated and item.shape),
         judgments=judged.judgments,
     )
     agreements = [_agree(item, options) for item in pairs]
-    people = ceiling(
-        paired,
-        rng=np.random.default_rng(options.seed),
-        draws=options.draws,
-    )
+    people = ceiling(paired, rng=np.random.default_rng(options.seed), draws=options.draws)
     words, emotion = response_facts(texts.values())
     return CalibrationReport(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
@@ -238,13 +198,13 @@ def calibrate_judged(
                     name=item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})",
                     kind="judge",
                     note=item.source,
-                    n=agreed.ratings,
+                    n=len(rows),
                     metrics=agreed.metrics,
                     level_error=agreed.levels.mean_error,
                     usd_per_1000=item.per_thousand(item.cost),
                     seconds_per_1000=item.per_thousand(item.seconds),
                 )
-                for item, agreed in zip(judges, agreements, strict=True)
+                for item, rows, agreed in zip(judges, pairs, agreements, strict=True)
             ),
             *baseline_rows(paired, texts, options),
             _people_row(people),
@@ -260,7 +220,7 @@ def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> Rat
     counts = np.bincount(paired.rating, minlength=paired.levels + 1)[1:]
     return RatedData(
         ratings=len(paired),
-        responses=agreed.responses,
+        responses=len(np.unique(paired.id)),
         raters=len(np.unique(paired.rater)),
         batches=len(np.unique(paired.batch)),
         models=paired.models,
@@ -306,7 +266,7 @@ def baseline_rows(
             name=name,
             kind="baseline",
             note=BASELINES[name],
-            n=agreed.ratings,
+            n=len(paired),
             metrics=agreed.metrics,
             level_error=agreed.levels.mean_error,
             usd_per_1000=0.0,

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from os import PathLike
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from data.errors import UserError
 from data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
@@ -31,17 +30,6 @@ class CalibrationOptions:
     days: int = DAYS
     seed: int = 0
     draws: int = DRAWS
-
-
-class HasFolder(Protocol):
-    """A run that knows its folder."""
-
-    @property
-    def folder(self) -> Path: ...
-
-
-Run = str | PathLike[str] | HasFolder
-Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +58,26 @@ def _unit_of(judged: Sequence[Judged]) -> str:
 
 
 def read_inputs(
-    runs: Run | Sequence[Run],
-    ratings: str | PathLike[str],
+    runs: Sequence[Path],
+    ratings: Path,
     *,
-    exchanges: Paths | None = None,
-    judges: Sequence[str] = (),
-    options: CalibrationOptions | None = None,
-    reading: SheetOptions | None = None,
+    exchanges: Sequence[Path],
+    judges: Sequence[str],
+    options: CalibrationOptions,
+    reading: SheetOptions,
 ) -> CalibrationInputs:
-    """Read the inputs of a calibration; see `calibrate`."""
-    options = options or CalibrationOptions()
-    reading = replace(
-        reading or SheetOptions(scale=None if options.scale == LABELS else options.scale),
-        dimension=options.dimension,
-    )
-    several = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
-    paths = [Path(run if isinstance(run, str | PathLike) else run.folder) for run in several]
-    if any(path.is_dir() for path in paths):
+    """Read the inputs of a calibration.
+
+    A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
+    a table that has several. `ratings` is a table of ratings; `reading` says how to read it. `exchanges` are
+    the texts, for length, emotions, examples and ratings without ids.
+    """
+    reading = replace(reading, dimension=options.dimension)
+    if any(path.is_dir() for path in runs):
         options = replace(options, scale=LABELS)  # our judges' own, whatever scale people rated on
     every = [
         item
-        for path in paths
+        for path in runs
         for item in read_judged(
             path, scale=reading.scale or LABELS, judges=judges, dimension=options.dimension
         )
@@ -98,9 +85,8 @@ def read_inputs(
     judged = pool_runs(every)
     bad: list[BadRow] = []
     on_bad = bad.append if reading.skip_invalid else stop_at_bad_row
-    files = [exchanges] if isinstance(exchanges, str | PathLike) else exchanges or ()
     unit = _unit_of(every)
-    sources = [read_responses([Path(path)], on_bad=on_bad, unit=unit) for path in files]
+    sources = [read_responses([path], on_bad=on_bad, unit=unit) for path in exchanges]
     texts = texts_by_id(chain.from_iterable(sources), judged)
     if unit == CONVERSATION:
         talks = {name: (item, *write_talk(item)) for name, item in texts.items()}
@@ -116,11 +102,11 @@ def read_inputs(
     inputs = CalibrationInputs(
         judges=tuple(judged), people=(), exchanges=texts, options=options, notes=(*pooled, *read_notes)
     )
-    if are_choices(Path(ratings), reading.columns):
-        choices, notes = read_choices(Path(ratings), reading, replies=replies)
+    if are_choices(ratings, reading.columns):
+        choices, notes = read_choices(ratings, reading, replies=replies)
         if not choices:
             raise UserError(f"{ratings}: no choices")
         return replace(inputs, choices=choices, notes=(*inputs.notes, *notes, *say_set_aside(bad)))
-    sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
+    sheet = read_sheet(ratings, reading, replies=replies, target=options.scale)
     people = tuple(of_people(sheet.ratings, judges=[item.name for item in judged]))
     return replace(inputs, people=people, notes=(*inputs.notes, *sheet.notes, *say_set_aside(bad)))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,6 @@ from data.judgments import first_number, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
-COLUMNS = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
 
 
@@ -93,11 +92,9 @@ class Paired:
 
     def take(self, rows: NDArray[Any]) -> "Paired":
         """These rows only, by mask or by position; unpaired rows are counted for the whole only."""
-        kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
-        for name in ("probabilities", "chance"):
-            if (column := getattr(self, name)) is not None:
-                kept[name] = column[rows]
-        return replace(self, **kept, unscored={}, unjudged=0, unrated=0)
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        columns = {name: column[rows] for name, column in values.items() if isinstance(column, np.ndarray)}
+        return replace(self, **columns, unscored={}, unjudged=0, unrated=0)
 
     def by_model(self) -> dict[str, "Paired"]:
         """The rows of every model, by name."""

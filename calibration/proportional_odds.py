@@ -25,9 +25,7 @@ class ProportionalOdds:
     def apply(self, scores: ArrayLike) -> Floats:
         """Return the probability of every label, (rows, levels)."""
         above = _above(np.asarray(scores, dtype=float) - self.middle, self.slope, np.array(self.cuts))
-        ends = np.ones((len(above), 1)), np.zeros((len(above), 1))
-        parts: Floats = -np.diff(np.hstack([ends[0], above, ends[1]]), axis=1)
-        return parts
+        return -np.diff(above, axis=1, prepend=1.0, append=0.0)
 
 
 def fit_proportional_odds(
@@ -83,8 +81,7 @@ def held_out(scores: Floats, ratings: Integers, folds: Sequence[NDArray[np.bool_
 
 def _above(scores: Floats, slope: float, cuts: Floats) -> Floats:
     logits = slope * scores[:, None] - cuts
-    chances: Floats = np.exp(-np.logaddexp(0, -logits))
-    return chances
+    return np.exp(-np.logaddexp(0, -logits))
 
 
 def _cuts(free: Floats) -> Floats:

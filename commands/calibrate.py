@@ -126,7 +126,7 @@ def calibrate(
     say_notes(inputs.notes)
     if inputs.choices:
         ctx.exit(0 if agree_with_choices(inputs, out=out, as_json=as_json) else INCONCLUSIVE)
-    report = fit.calibrate_inputs(inputs)
+    report = fit.calibrate(inputs)
     folder = out or _default_folder(report.judge.name, report.judge.source)
     refused = refuse_part(report)
     written = write_report(report, folder)

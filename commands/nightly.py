@@ -57,7 +57,6 @@ def nightly(
     from nightly.night import run_night
     from nightly.output import as_page, print_night
     from nightly.tracking import check_mlflow, collector_url, log_mlflow, send_events
-    from reports.progress import progress
 
     if otel:
         collector_url(os.environ)  # refuses before hours of work
@@ -72,7 +71,6 @@ def nightly(
             settings,
             night=name,
             clock=lambda: fixed or began + timedelta(seconds=monotonic() - start),
-            show_progress=progress,
             again=again,
         )
     print_night(finished, settings, as_json=as_json)

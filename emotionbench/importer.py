@@ -159,7 +159,10 @@ def _count(sheets: Sequence[Sheet], key: Questionnaire, strange: int = 0) -> Imp
 
 def _import_crowd(path: Path) -> ImportedSheets:
     """One column a person; the emotions have other names there, and factors and situations count from 1."""
-    rows = _read_workbook(path)
+    with open_workbook(path) as book:
+        if "Raw" not in book.sheetnames:
+            raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
+        rows = [row for _, row in read_sheet(book["Raw"], path)]
     head = next((row for row in rows if "Info" in row[:2]), None)
     if head is None:
         raise UserError(f"{path}: sheet Raw: no row 'Info' with one person in each column")
@@ -189,13 +192,6 @@ def _import_crowd(path: Path) -> ImportedSheets:
     if not sheets:
         raise UserError(f"{path}: sheet Raw: no person's column such as 'Angry_F1S1'")
     return _count(sheets, key, strange)
-
-
-def _read_workbook(path: Path) -> list[tuple[Any, ...]]:
-    with open_workbook(path) as book:
-        if "Raw" not in book.sheetnames:
-            raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
-        return [row for _, row in read_sheet(book["Raw"], path)]
 
 
 def _number(text: str) -> int | None:

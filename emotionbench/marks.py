@@ -11,10 +11,8 @@ from emotionbench.questionnaires import Questionnaire, plain_name
 from judge.llm.answers import READ_CHARACTERS, strip_thoughts
 
 # A whole number by itself: not part of a word, of a decimal fraction or of a longer number.
-NUMBER: Final = re.compile(r"(?<![\w.,])(?<![0-9]/)([-\u2212]?[0-9]{1,3})(?:\.0+)?(?![\w%]|[.,][0-9])")
-OUT_OF: Final = re.compile(
-    r"([-\u2212]?[0-9]{1,3})\s*(?:/|\bout of\b|\bof\b)\s*([0-9]{1,3})(?![\w%])", re.IGNORECASE
-)
+NUMBER: Final = re.compile(r"(?<![\w.,])(?<![0-9]/)(-?[0-9]{1,3})(?:\.0+)?(?![\w%]|[.,][0-9])")
+OUT_OF: Final = re.compile(r"(-?[0-9]{1,3})\s*(?:/|\bout of\b|\bof\b)\s*([0-9]{1,3})(?![\w%])", re.IGNORECASE)
 # An item's number, a separator, and the rest of the line.
 NUMBERED: Final = re.compile(
     r"[^\w\n]{0,12}(?:(?:item|question|statement|no|q)\b[ .#:]{0,3}|q)?([0-9]{1,3})[*_`\"']{0,3}\s{0,4}"
@@ -167,12 +165,8 @@ def _settle(pairs: Iterable[tuple[int, int | None]]) -> dict[int, int]:
 
 def _only_mark(text: str, key: Questionnaire) -> int | None:
     """Return the mark of a text with one number, as 4 of "4/5"; "4/10" is of another scale."""
-    text = text[:LONGEST_LINE]
-    numbers = {_whole(match[1]) if int(match[2]) == key.high else None for match in OUT_OF.finditer(text)}
-    numbers |= {_whole(match[1]) for match in NUMBER.finditer(OUT_OF.sub(" ", text))}
+    text = text[:LONGEST_LINE].replace("\u2212", "-")
+    numbers = {int(match[1]) if int(match[2]) == key.high else None for match in OUT_OF.finditer(text)}
+    numbers |= {int(match[1]) for match in NUMBER.finditer(OUT_OF.sub(" ", text))}
     number = numbers.pop() if len(numbers) == 1 else None
     return number if number is not None and key.is_mark(number) else None
-
-
-def _whole(text: str) -> int:
-    return int(text.replace("\u2212", "-"))

@@ -71,9 +71,8 @@ def find_factor(emotion: str, name: str) -> str | None:
         key = f"{emotion}-{int(name)}"
     if key:
         return key if key in FACTOR_NAMES else None
-    wanted = (emotion, plain_name(name))
-    factors = {(emotion_of(key), plain_name(name)): key for key, name in FACTOR_NAMES.items()}
-    return factors.get(wanted)
+    factors = {(emotion_of(key), plain_name(own)): key for key, own in FACTOR_NAMES.items()}
+    return factors.get((emotion, plain_name(name)))
 
 
 def _read_key(text: str) -> str | None:

@@ -4,10 +4,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import TracebackType
 from typing import Any, Self
 
-from empathy_judge.connections import ChildConnection, JudgeConnection, JudgeError, ServerConnection
+from empathy_judge.connections import ChildConnection, JudgeError, ServerConnection
 
 URL = "EMPATHY_JUDGE_URL"
 KEY = "EMPATHY_JUDGE_KEY"
@@ -136,7 +135,7 @@ class JudgeClient:
     ) -> None:
         url = url or os.environ.get(URL)
         self._name = name
-        self._connection: JudgeConnection
+        self._connection: ChildConnection | ServerConnection
         if url:
             if calibration:
                 raise JudgeError("calibration: a server has its own; start it with serve --calibration")
@@ -175,9 +174,7 @@ class JudgeClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _ask(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 START = Path(__file__).with_name("start.py")
 PYTHON = "EMPATHY_JUDGE_PYTHON"
@@ -29,6 +28,9 @@ LONGEST_WAIT = 60  # seconds before a retry, whatever Retry-After says
 LARGEST_ANSWER = 64 << 20  # bytes
 LONGEST_MESSAGE = 500  # characters of a server's message
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+Waiting = dict[int, "Future[dict[str, Any]]"]  # requests without an answer yet, by id
 
 
 class JudgeError(Exception):
@@ -44,13 +46,6 @@ def start_command(python: str | None = None) -> list[str]:
     python = python or os.environ.get(PYTHON)
     # In this environment the file is known; another has its own copy of it.
     return [python, "-I", "-m", "empathy_judge.start"] if python else [sys.executable, "-I", str(START)]
-
-
-class JudgeConnection(Protocol):
-    """A connection that answers a body sent to a route."""
-
-    def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]: ...
-    def close(self) -> None: ...
 
 
 class ChildConnection:
@@ -87,14 +82,6 @@ class ChildConnection:
             self._child = None
 
 
-@dataclass
-class _Pending:
-    """Requests that wait for an answer, by id."""
-
-    waiting: dict[int, "Future[dict[str, Any]]"] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
 class _Child:
     """One life of the child process."""
 
@@ -104,7 +91,8 @@ class _Child:
                 f"the Python executable is unknown; set the environment variable {PYTHON} to one"
             )
         self._timeout, self._pid, self._count = timeout, os.getpid(), 0
-        self._answers, self._is_ended = _Pending(), False
+        self._waiting: Waiting = {}
+        self._lock, self._is_ended = threading.Lock(), False
         said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by who reads it, when the child has ended
         try:
             self._process = subprocess.Popen(
@@ -113,9 +101,10 @@ class _Child:
         except OSError as error:
             said.close()
             raise JudgeError(f"the judge cannot be started with {command[0]}: {error.strerror}") from error
-        ready = self._answers.waiting[0] = Future()
+        ready = self._waiting[0] = Future()
         # The thread holds no reference to this object, or it would never be let go.
-        reader = threading.Thread(target=_read, args=(self._process, self._answers, said), daemon=True)
+        held = (self._process, self._waiting, self._lock, said)
+        reader = threading.Thread(target=_read, args=held, daemon=True)
         self._finalizer = weakref.finalize(self, _end, self._process, reader, self._pid)
         reader.start()
         self._wait_for(ready)
@@ -129,7 +118,7 @@ class _Child:
         """Send a request and wait for its answer."""
         answer: Future[dict[str, Any]] = Future()
         assert self._process.stdin is not None
-        with self._answers.lock:
+        with self._lock:
             self._count += 1
             line = json.dumps({"id": self._count, "route": route, "body": body})
             try:
@@ -138,7 +127,7 @@ class _Child:
             except (OSError, ValueError):  # ValueError: it was closed
                 self._is_ended = True
                 raise _EndedBefore from None
-            self._answers.waiting[self._count] = answer
+            self._waiting[self._count] = answer
         return self._wait_for(answer)
 
     def _wait_for(self, answer: "Future[dict[str, Any]]") -> dict[str, Any]:
@@ -153,14 +142,16 @@ class _Child:
         self._finalizer()
 
 
-def _read(process: "subprocess.Popen[bytes]", answers: _Pending, said: IO[bytes]) -> None:
+def _read(
+    process: "subprocess.Popen[bytes]", waiting: Waiting, lock: threading.Lock, said: IO[bytes]
+) -> None:
     """Set the answers as they come; at the end, fail all waiting requests with the child's stderr."""
     assert process.stdout is not None
     with process.stdout, said:
         for line in process.stdout:
             answer = json.loads(line)
-            with answers.lock:
-                future = answers.waiting.pop(0 if answer.get("ready") else answer["id"], None)
+            with lock:
+                future = waiting.pop(0 if answer.get("ready") else answer["id"], None)
             if future is None:
                 continue
             if "error" in answer:
@@ -171,9 +162,9 @@ def _read(process: "subprocess.Popen[bytes]", answers: _Pending, said: IO[bytes]
         said.seek(0)
         words = said.read().decode(errors="replace").strip()[-LAST_OUTPUT:]
     ended = f"the judge ended with exit code {process.returncode}" + (f": {words}" if words else "")
-    with answers.lock:
-        left = [*answers.waiting.values()]
-        answers.waiting.clear()
+    with lock:
+        left = [*waiting.values()]
+        waiting.clear()
     for future in left:
         future.set_exception(JudgeError(ended))
 

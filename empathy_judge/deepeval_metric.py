@@ -33,10 +33,9 @@ class EmpathyMetric(BaseMetric):  # type: ignore[misc]
 
     def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
         """Judge the case."""
-        row = {"prompt": test_case.input, "response": test_case.actual_output}
-        (self.judgment,) = shared_judge(self._judge, url=self._url).judge_all(
-            [{**row, **context_of(test_case.metadata)}]
-        )
+        judge = shared_judge(self._judge, url=self._url)
+        context = context_of(test_case.metadata)
+        self.judgment = judge.judge(test_case.input, test_case.actual_output, **context)
         self.reason, self.evaluation_model = str(self.judgment), self.judgment.judge
         self.score, self.score_breakdown = self.judgment.good, dict(self.judgment.probabilities or {})
         self.skipped = self.score is None and self.skip_unscored

@@ -58,11 +58,7 @@ def empathy(judge: str | None = None, url: str | None = None) -> Scorer:
         (judgment,) = await asyncio.to_thread(asked.judge_all, [row])
         _ASKED[judgment.judge] = asked
         metadata: dict[str, Any] = {"judge": judgment.judge, "judgment": dict(judgment.row)}
-        about: dict[str, Any] = {
-            "answer": judgment.label,
-            "explanation": str(judgment),
-            "metadata": metadata,
-        }
+        about: dict[str, Any] = {"answer": judgment.label, "explanation": str(judgment), "metadata": metadata}
         if judgment.score is None:
             return Score.unscored(reason=judgment.unscored, **about)
         return Score(value=judgment.score, **about)

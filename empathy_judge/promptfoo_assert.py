@@ -24,18 +24,12 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     """
     config = context.get("config") or {}
     response = output if isinstance(output, str) else json.dumps(output)
-    row = {
-        **_asked(context, config.get("prompt_var")),
-        **context_of(context.get("vars")),
-        "response": response,
-    }
+    asked = _asked(context, config.get("prompt_var"))
+    row = {**asked, **context_of(context.get("vars")), "response": response}
     (judgment,) = shared_judge(config.get("judge"), url=config.get("url")).judge_all([row])
     if judgment.probabilities is None:
-        return {
-            "pass": False,
-            "score": 0,
-            "reason": f"empathy: {judgment}, so there is no verdict on the reply",
-        }
+        reason = f"empathy: {judgment}, so there is no verdict on the reply"
+        return {"pass": False, "score": 0, "reason": reason}
     good = judgment.probabilities["Good"]
     return {
         "pass": good >= config.get("threshold", 0.5),

@@ -4,7 +4,7 @@ import json
 from math import exp, log
 from pathlib import Path
 
-from calibration.comparison.published_models import count_labels, read_study
+from calibration.comparison.published_models import count_labels
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
 from data.rubric import read_rubric
@@ -21,7 +21,8 @@ class MajorityJudge(Judge):
 
     def __init__(self, *, rubric: str = "crowd") -> None:
         self.rubric = read_rubric(rubric)
-        counts = count_labels(read_study())
+        models = count_labels().values()
+        counts = {label: sum(model[label] for model in models) for label in LABELS}
         self.shares = {label: count / sum(counts.values()) for label, count in counts.items()}
         self.version = digest_json([self.name, self.shares])[:12]
 

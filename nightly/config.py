@@ -53,7 +53,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -73,6 +72,7 @@ from nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"
+OURS: Final = ("path", "digest")  # fields that are no keys of the file
 # Keys that do not change the result of a night.
 ELSEWHERE: Final = frozenset({"history", "runs", "dashboard", "outputs", "max_cost"})
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
@@ -207,18 +207,8 @@ class NightlyConfig(ConfigTable):
     explain: int = Field(8, ge=0)
     gates: Annotated[tuple[Gate, ...], BeforeValidator(_read_gates)] = ()
     outputs: NightlyOutputs = NightlyOutputs()
-    _path: Path = PrivateAttr()
-    _digest: str = PrivateAttr()
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._path
-
-    @property
-    def digest(self) -> str:
-        """A digest of all settings that change the result of a night."""
-        return self._digest
+    path: Path  # the file
+    digest: str
 
     @field_validator("judge", "calibration", "history")
     @classmethod
@@ -232,11 +222,14 @@ class NightlyConfig(ConfigTable):
 def read_config(path: Path) -> NightlyConfig:
     """Read the configuration in a file; an error names the key and what to do."""
     given = read_toml(path)
-    table = {"name": path.stem, **given}
+    known = [key for key in NightlyConfig.model_fields if key not in OURS]
+    if unknown := next((key for key in given if key not in known), None):
+        raise UserError(f"{path}: {unknown}: unknown; known: {', '.join(known)}")
+    deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
+    digest = sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    table = {"name": path.stem, **given, "path": path, "digest": digest}
     if given.get("turns"):
         table = {"prompts": SITUATIONS, "unit": CONVERSATION, **table}
-    if unknown := next((key for key in given if key not in NightlyConfig.model_fields), None):
-        raise UserError(f"{path}: {unknown}: unknown; known: {', '.join(NightlyConfig.model_fields)}")
     try:
         config = NightlyConfig.model_validate(table, context=path)
     except ValidationError as error:
@@ -244,9 +237,6 @@ def read_config(path: Path) -> NightlyConfig:
         if error.errors()[0]["type"] == "extra_forbidden":
             problem = f"unknown; known: {', '.join(NightlyOutputs.model_fields)}"
         raise UserError(f"{path}: {key}: {problem}") from error
-    deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
-    config._path = path
-    config._digest = sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16]
     if config.turns and config.unit == REPLY:
         raise UserError(f"{path}: unit: must be conversation with turns; remove unit or turns")
     if config.turns:

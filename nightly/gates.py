@@ -17,9 +17,9 @@ do not respond to their prompts (`calibration.prompt_fit`) fail every gate on sh
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from calibration.comparison.verdicts import is_much_unscored
 from calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
@@ -55,17 +55,12 @@ class Gate:
 
     kind: Kind
     limit: float
-    subject: str = ""
+    subject: Against | Literal[""] = ""
 
     @property
     def name(self) -> str:
         """The gate as in the configuration, with its subject."""
         return name_gate(self.kind, self.subject)
-
-    @property
-    def against(self) -> Against:
-        """The night that a change is measured against."""
-        return "last night" if self.subject == "last night" else "baseline"
 
     @property
     def label(self) -> Label:
@@ -114,7 +109,7 @@ class CheckedModel:
 
     result: ModelResult
     unit: str = REPLY
-    changes: Mapping[Against, ModelChange] = field(default_factory=dict)
+    changes: Mapping[str, ModelChange] = field(default_factory=dict)  # by what they are measured against
     stale: str | None = None
     failure: str | None = None
 
@@ -124,9 +119,8 @@ class CheckedModel:
         return next((change.moved for change in self.changes.values() if change.moved), None)
 
 
-def check_gates(gates: Iterable[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
+def check_gates(gates: Sequence[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
     """Check every gate for every model, in the order given."""
-    gates = tuple(gates)
     return tuple(_check(gate, model) for model in models for gate in gates)
 
 
@@ -146,7 +140,7 @@ def severity(outcome: Outcome) -> int:
 
 def _check(gate: Gate, model: CheckedModel) -> GateResult:
     result = _check_figures(gate, model)
-    change = model.changes.get(gate.against) if gate.kind in CHANGES else None
+    change = model.changes.get(gate.subject)
     if change is None or model.stale:
         return result
     if change.moved:
@@ -186,7 +180,7 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         return _result(gate, model, "regression", str(result.refused))
     if model.stale:
         return _result(gate, model, "stale", model.stale)
-    change = model.changes.get(gate.against)
+    change = model.changes.get(gate.subject)
     if change is None or gate.label not in change.figures:
         return _result(gate, model, "skipped", f"there is no {gate.subject} to compare with yet")
     what = "drop of the Good share" if gate.label == "good" else "rise of the Bad share"
@@ -199,10 +193,8 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
     sign = 1 if gate.kind == "bad_share_rise" else -1
     outcome = _outcome(gate, figure)
     unscored, shift = _unscored(gate, model, figure)
-    is_withheld = is_much_unscored(*unscored) and outcome not in (
-        "inconclusive",
-        _outcome(gate, figure, shift),
-    )
+    at_worst = _outcome(gate, figure, shift)
+    is_withheld = is_much_unscored(*unscored) and outcome not in ("inconclusive", at_worst)
     outcome = "inconclusive" if is_withheld else outcome
     shown, deciding = (_points(item, sign) for item in (figure.tonight, figure.sure))
     text = f"{what} {_show(shown)}"
@@ -242,7 +234,7 @@ def _harm(gate: Gate, figure: Estimate) -> Estimate:
 def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tuple[float, ...], float]:
     """Return the unscored shares, tonight's first, and how far the figure moves if these count as Bad."""
     tonight = model.result.unscored_share or 0.0
-    then = model.changes[gate.against].unscored
+    then = model.changes[gate.subject].unscored
     share = model.result.raw.get(gate.label.capitalize(), UNDEFINED).value
     good = [part if gate.label == "good" else 1 - part for part in (share, share - figure.tonight.value)]
     fall = tonight * good[0] - then * good[1]
@@ -271,7 +263,7 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
     """The emotions a regression comes from, in words too; those shown by themselves, else the largest."""
-    emotions = model.changes[gate.against].emotions.get(gate.label, ())
+    emotions = model.changes[gate.subject].emotions.get(gate.label, ())
     if shown := tuple(item.emotion for item in emotions if item.is_shown):
         return shown, f"; significant for {', '.join(shown)}"
     worse = [item for item in emotions if item.change and (item.change < 0) == (gate.label == "good")]

@@ -32,7 +32,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from calibration.estimate import UNDEFINED, Estimate, Interval
+from calibration.estimate import UNDEFINED, Estimate
 from calibration.prompt_fit import PromptFit
 from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors
@@ -221,10 +221,9 @@ class History:
             if row is None:
                 return None
             about = _make(Night, dict(row))
-            nights = {row["id"]: about}
             results: dict[str, Any] = {
-                name: tuple(_make(kind, row) for _, row in _read_rows(connection, table, nights))
-                for name, (table, kind) in TABLES.items()
+                name: tuple(_read_records(connection, kind, {row["id"]: about})[row["id"]])
+                for name, (_, kind) in TABLES.items()
             }
         return NightRecord(**{item.name: getattr(about, item.name) for item in fields(Night)}, **results)
 
@@ -234,18 +233,14 @@ class History:
         """Return the nights of every model."""
         with self.transaction() as connection:
             nights = _read_nights(connection, config, last)
-            changes = {
-                (night_id, row["model"]): _make(ChangeResult, row)
-                for night_id, row in _read_rows(connection, TABLES["changes"][0], nights)
-                if row["against"] == "baseline"
-            }
-            results: dict[int, list[ModelResult]] = defaultdict(list)
-            for night_id, row in _read_rows(connection, TABLES["models"][0], nights):
-                results[night_id].append(_make(ModelResult, row))
+            is_wanted = TABLES["changes"][0].c.against == "baseline"
+            changes = _read_records(connection, ChangeResult, nights, is_wanted)
+            results = _read_records(connection, ModelResult, nights)
         series: defaultdict[str, list[ModelNight]] = defaultdict(list)
         for night_id, night in nights.items():  # by the night's name, which need not be the order of adding
-            for result in results.get(night_id, ()):
-                point = ModelNight(night=night, result=result, change=changes.get((night_id, result.model)))
+            by_model = {change.model: change for change in changes[night_id]}
+            for result in results[night_id]:
+                point = ModelNight(night=night, result=result, change=by_model.get(result.model))
                 series[result.model].append(point)
         return dict(sorted(series.items()))
 
@@ -253,27 +248,21 @@ class History:
         self, record: type[Row], *, config: str | None = None, last: int | None = None
     ) -> list[tuple[Night, list[Row]]]:
         """Each night's records of one kind, such as `EmotionResult`, oldest night first."""
-        table = next(table for table, kind in TABLES.values() if kind is record)
         with self.transaction() as connection:
             nights = _read_nights(connection, config, last)
-            rows: defaultdict[int, list[Row]] = defaultdict(list)
-            for night_id, row in _read_rows(connection, table, nights):
-                rows[night_id].append(_make(record, row))
-        return [(night, rows[night_id]) for night_id, night in nights.items() if night_id in rows]
+            records = _read_records(connection, record, nights)
+        return [(night, records[night_id]) for night_id, night in nights.items() if night_id in records]
 
-    def gates_not_fine(self, *, last: int | None = None) -> list[tuple[Night, GateResult]]:
+    def gates_not_fine(self, *, last: int) -> list[tuple[Night, GateResult]]:
         """All regressions, and of the newest nights whatever else was not fine."""
-        newest = select(NIGHTS.c.id).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
-        kept = newest.subquery()
-        # The database picks them: three years of nights have very many results.
-        gates = TABLES["gates"][0]
-        is_wanted = (gates.c.outcome == "regression") | (
-            gates.c.outcome.not_in(FINE) & gates.c.night_id.in_(select(kept.c.id))
-        )
+        gates = TABLES["gates"][0].c
         with self.transaction() as connection:
             nights = _read_nights(connection, None, None)
-            rows = _read_rows(connection, gates, nights, is_wanted)
-            return [(nights[night_id], _make(GateResult, row)) for night_id, row in rows]
+            newest = gates.night_id.in_(list(nights)[-last:])
+            # The database picks them: three years of nights have very many results.
+            is_wanted = (gates.outcome == "regression") | (gates.outcome.not_in(FINE) & newest)
+            records = _read_records(connection, GateResult, nights, is_wanted)
+        return [(nights[night_id], gate) for night_id, found in records.items() for gate in found]
 
     def rows(
         self, kind: str = "results", *, config: str | None = None, last: int | None = None
@@ -405,21 +394,14 @@ def _make(record: type[Row], row: dict[str, Any]) -> Row:
 
 def _decode(kind: Any, value: Any) -> Any:
     if kind is Estimate:
-        return _estimate(value)
+        return UNDEFINED if value is None else Estimate.from_dict(value)
     if kind == Shares:
-        return {label: _estimate(share) for label, share in (value or {}).items()}
+        return {label: Estimate.from_dict(share) for label, share in (value or {}).items()}
     if kind == PromptFit | None:
         return value and PromptFit.from_dict(value)
     if get_origin(kind) is tuple:
         return tuple(value or ())
     return (value or {}) if get_origin(kind) is Mapping else value
-
-
-def _estimate(value: Mapping[str, float | None] | None) -> Estimate:
-    if value is None or value["value"] is None:
-        return UNDEFINED
-    low, high = value["low"], value["high"]
-    return Estimate(value["value"], None if low is None or high is None else Interval(low, high))
 
 
 def _read_rows(
@@ -433,6 +415,17 @@ def _read_rows(
     for night_id, *values in connection.execute(asked):
         if night_id in nights:
             yield night_id, dict(zip(names, values, strict=True))
+
+
+def _read_records(
+    connection: Connection, record: type[Row], nights: dict[int, Night], *where: ColumnElement[bool]
+) -> defaultdict[int, list[Row]]:
+    """Return the records of one kind by the number of their night."""
+    table = next(table for table, kind in TABLES.values() if kind is record)
+    records: defaultdict[int, list[Row]] = defaultdict(list)
+    for night_id, row in _read_rows(connection, table, nights, *where):
+        records[night_id].append(_make(record, row))
+    return records
 
 
 def _flat(point: ModelNight) -> dict[str, Any]:

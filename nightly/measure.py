@@ -12,7 +12,6 @@ Each folder is resumed, and a complete one is not run again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -25,7 +24,7 @@ from data.errors import OperationalError, StaleCalibration, UserError
 from data.rated_range import say_outside
 from data.readers.conversations import write_talk
 from data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
-from data.runs import OnProgress, discard_run
+from data.runs import discard_run
 from data.storage import digest_file
 from data.tables import read_exchanges, read_judgments, write_rows
 from data.text import slug
@@ -45,19 +44,12 @@ from judge.scripted_conversations import (
 )
 from nightly.config import NIGHT, ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse, ModelResult
+from reports.progress import progress
 
-ShowProgress = Callable[[str, str], AbstractContextManager[OnProgress]]
 Clock = Callable[[], datetime]
 FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # a manifest where none was asked
 
-
 CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
-
-
-@contextmanager
-def no_progress(doing: str, done: str) -> Iterator[OnProgress]:
-    """Show no progress."""
-    yield lambda count, total: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +63,6 @@ class NightSetup:
     stale: str | None
     budget: Budget
     clock: Clock
-    show_progress: ShowProgress = no_progress
     again: bool = False
 
     @property
@@ -94,14 +85,7 @@ class MeasuredModel:
     folder: Path
 
 
-def set_up_night(
-    config: NightlyConfig,
-    night: str,
-    *,
-    clock: Clock,
-    show_progress: ShowProgress = no_progress,
-    again: bool = False,
-) -> NightSetup:
+def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool) -> NightSetup:
     """Load the judge and its calibration as of that night, with one budget for all who are asked."""
     judge = load_judge(config.judge, unit=config.unit)
     budget = Budget(config.max_cost)
@@ -123,7 +107,6 @@ def set_up_night(
         stale=stale,
         budget=budget,
         clock=clock,
-        show_progress=show_progress,
         again=again,
     )
 
@@ -221,7 +204,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
         "limit": config.limit,
         "max_cost": None if budget.most is None else budget.most - budget.spent,
     }
-    with setup.show_progress(f"asking {entry.name}", "answered") as on_progress:
+    with progress(f"asking {entry.name}", "answered") as on_progress:
         if isinstance(asked, Listener):
             assert config.turns is not None
             script = read_script(config.prompts, turns=config.turns)
@@ -241,7 +224,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
 def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:
     """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
-    with setup.show_progress(f"scoring {who}", "scored") as on_progress:
+    with progress(f"scoring {who}", "scored") as on_progress:
         run = score_file(
             responses,
             judge=setup.judge,

@@ -9,11 +9,12 @@ baseline. `nightly --again` judges an earlier night with the new one.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from calibration.artifact import CALIBRATION_FILE
@@ -21,36 +22,21 @@ from calibration.comparison.compare_runs import ComparisonRequest, compare_runs
 from calibration.monitoring.confidence_sequence import Watch
 from data.errors import OperationalError, UserError
 from data.files import locked
+from data.records import LABELS
 from data.text import listed
 from judge.base import WEIGHTS
-from nightly.changes import (
-    SIDES,
-    Label,
-    ModelChange,
-    change_since,
-    judge_shift,
-    pair,
-)
+from nightly.changes import SIDES, Label, ModelChange, change_since, judge_shift, pair
 from nightly.config import NightlyConfig
 from nightly.dashboard.build import build_dashboard
-from nightly.emotions import sum_emotions
 from nightly.gates import CheckedModel, check_gates, gravest
 from nightly.history import History, open_history
-from nightly.measure import (
-    Clock,
-    MeasuredModel,
-    NightSetup,
-    ShowProgress,
-    date_of,
-    measure,
-    measure_anchors,
-    no_progress,
-    set_up_night,
-)
+from nightly.measure import Clock, MeasuredModel, NightSetup, date_of, measure, measure_anchors, set_up_night
 from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import (
     Against,
     AnchorResult,
+    EmotionResult,
+    JudgedResponse,
     ModelNight,
     ModelResult,
     NightRecord,
@@ -62,14 +48,7 @@ from reports.outputs import write_junit
 BUSY: Final = "another process is running this night; wait until it is done"
 
 
-def run_night(
-    config: NightlyConfig,
-    *,
-    night: str,
-    clock: Clock,
-    show_progress: ShowProgress = no_progress,
-    again: bool = False,
-) -> FinishedNight:
+def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = False) -> FinishedNight:
     """Run or resume a night, or read it from the history; `again` judges it again and replaces it."""
     with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
         there = history.night(config.name, night)
@@ -82,7 +61,7 @@ def run_night(
                 )
             is_new = False
         else:
-            setup = set_up_night(config, night, clock=clock, show_progress=show_progress, again=again)
+            setup = set_up_night(config, night, clock=clock, again=again)
             record, pinned = make_record(history, setup)
             is_new = history.add_night(record, pinned=pinned, instead=there is not None)
         # As the history returns it, so that a night prints the same whenever it is asked for.
@@ -152,10 +131,23 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         gates=gates,
         judgments=tuple(judged),
     )
-    pinned: set[str] = set()
+    pinned = {config.baseline} if config.baseline else set()
     for item in earlier.values():
-        pinned |= {*item.averaged, *((setup.night,) if len(item.averaged) < config.baseline_nights else ())}
-    return record, pinned | ({config.baseline} if config.baseline else set())
+        averaged = item.past["baseline"].nights if "baseline" in item.past else ()
+        pinned |= {*averaged, *((setup.night,) if len(averaged) < config.baseline_nights else ())}
+    return record, pinned
+
+
+def sum_emotions(judged: Iterable[JudgedResponse]) -> Iterable[EmotionResult]:
+    """Sum the probabilities by model and emotion; responses without an emotion are in none."""
+    groups: defaultdict[tuple[str, str], list[JudgedResponse]] = defaultdict(list)
+    for item in judged:
+        if item.emotion is not None and item.good is not None:
+            groups[item.model, item.emotion].append(item)
+    for (model, emotion), items in sorted(groups.items()):
+        sums = {name: sum(getattr(item, name) for item in items) for name in map(str.lower, LABELS)}
+        rounded = {name: round(total, 6) for name, total in sums.items()}
+        yield EmotionResult(model=model, emotion=emotion, n=len(items), **rounded)
 
 
 def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> tuple[str, ...]:
@@ -191,23 +183,24 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
 # The models before tonight, from the history.
 
 
+@dataclass(frozen=True, slots=True)
+class PastNight:
+    """What a change is measured against: responses of these `nights`, and their share of `unscored` ones."""
+
+    record: NightRecord
+    nights: tuple[str, ...]
+    unscored: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierNights:
     """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge.
 
-    The `baseline` has the responses of all nights it is averaged over, and `averaged` names these. `unscored`
-    is the share of unscored responses of either.
+    The baseline has the responses of all nights it is averaged over.
     """
 
-    last: NightRecord | None = None
-    baseline: NightRecord | None = None
-    averaged: tuple[str, ...] = ()
+    past: Mapping[Against, PastNight]
     watches: Mapping[Label, Watch]
-    unscored: Mapping[Against, float]
-
-    def nights_of(self, against: Against) -> tuple[str, ...]:
-        """Return the nights that a change is measured against."""
-        return self.averaged if against == "baseline" else (self.last.night,) if self.last else ()
 
 
 def check_baseline(history: History, setup: NightSetup) -> None:
@@ -269,52 +262,42 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
         alike = [
             night
             for night in pinned
-            if night is pinned[0]
-            or not judge_shift(night.anchors, before=pinned[0], matters=config.matters).moved
-        ]
-        averaged = tuple(night.night for night in alike)
-        responses = tuple(chain.from_iterable(night.judgments for night in alike))
-        baseline = replace(alike[0], judgments=responses) if alike else None
-        sums = [
-            row
-            for point in counted[config.baseline_nights :]
-            if baseline and (row := _sums(point, baseline, averaged, setup, read)) is not None
+            if not judge_shift(night.anchors, before=pinned[0], matters=config.matters).moved
         ]
         lost = {point.night.night: point.result.unscored_share or 0.0 for point in before}
-        earlier[entry.name] = EarlierNights(
-            last=read(before[-1].night.night) if before else None,
-            baseline=baseline,
-            averaged=averaged,
-            watches={label: tuple(chain.from_iterable(row[label] for row in sums)) for label, _, _ in SIDES},
-            unscored={
-                "baseline": sum(map(lost.__getitem__, averaged)) / max(1, len(averaged)),
-                "last night": lost[before[-1].night.night] if before else 0.0,
-            },
-        )
+        past: dict[Against, PastNight] = {}
+        sums = []
+        if alike:
+            averaged = tuple(night.night for night in alike)
+            responses = tuple(chain.from_iterable(night.judgments for night in alike))
+            baseline = PastNight(
+                replace(alike[0], judgments=responses), averaged, fmean(lost[night] for night in averaged)
+            )
+            past["baseline"] = baseline
+            sums = [_sums(point, baseline, setup, read) for point in counted[config.baseline_nights :]]
+        if before:
+            last = before[-1].night.night
+            past["last night"] = PastNight(read(last), (last,), lost[last])
+        watches = {label: tuple(chain(*(row[label] for row in sums if row))) for label, _, _ in SIDES}
+        earlier[entry.name] = EarlierNights(past=past, watches=watches)
     return earlier
 
 
 def changes_of(
     measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
-) -> dict[Against, ModelChange]:
+) -> dict[str, ModelChange]:
     """Return a model's changes since its baseline and since its last night, as far as there are such."""
-    changes: dict[Against, ModelChange] = {}
-    past: tuple[tuple[Against, NightRecord | None], ...] = (
-        ("baseline", earlier.baseline),
-        ("last night", earlier.last),
-    )
-    for against, then in past:
-        if then is None:
-            continue
+    model, changes = measured.result.model, dict[str, ModelChange]()
+    for against, then in earlier.past.items():
         change = change_since(
-            measured.result.model,
+            model,
             against,
-            earlier.nights_of(against),
-            pair(measured.judged, [item for item in then.judgments if item.model == measured.result.model]),
-            judge_shift(anchors, before=then, matters=setup.config.matters),
+            then.nights,
+            pair(measured.judged, [item for item in then.record.judgments if item.model == model]),
+            judge_shift(anchors, before=then.record, matters=setup.config.matters),
             watches=earlier.watches,
             models=len(setup.config.models),
-            unscored=earlier.unscored[against],
+            unscored=then.unscored,
         )
         if change is not None:
             changes[against] = change
@@ -322,21 +305,18 @@ def changes_of(
 
 
 def _sums(
-    point: ModelNight,
-    baseline: NightRecord,
-    averaged: Sequence[str],
-    setup: NightSetup,
-    read: Callable[[str], NightRecord],
+    point: ModelNight, baseline: PastNight, setup: NightSetup, read: Callable[[str], NightRecord]
 ) -> Mapping[Label, Watch] | None:
     """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
     stored = point.change
-    if stored is not None and stored.nights == tuple(averaged):
+    if stored is not None and stored.nights == baseline.nights:
         return None if stored.judge_moved else {"good": (stored.good_sums,), "bad": (stored.bad_sums,)}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
-    if judge_shift(then.anchors, before=baseline, matters=setup.config.matters).moved:
+    if judge_shift(then.anchors, before=baseline.record, matters=setup.config.matters).moved:
         return None
     of_model = [
-        [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
+        [item for item in record.judgments if item.model == point.result.model]
+        for record in (then, baseline.record)
     ]
     return pair(*of_model).watches if all(of_model) else None

@@ -196,9 +196,7 @@ def name_gate(kind: Kind, subject: str = "") -> str:
     >>> name_gate("good_share_drop", "last night"), name_gate("max_cost")
     ('good_share_drop against last night', 'max_cost')
     """
-    if kind in ("good_share_drop", "bad_share_rise"):
-        return f"{kind} against {subject}" if subject else kind
-    return f"{kind} {subject}".strip()
+    return f"{kind} against {subject}" if subject else kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

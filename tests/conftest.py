@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Look for no doctests in tests: --doctest-ignore-import-errors would skip a test that fails to import."""
+    """Look for no doctests in tests: --doctest-ignore-import-errors would skip what fails to import."""
     if isinstance(collector, DoctestModule):
         collector.collect = lambda: ()  # type: ignore[method-assign]
 

@@ -31,20 +31,15 @@ class AlternativeTest:
     no answer.
     """
 
-    is_passed: bool | None  # whether the judge may replace a person; None where the test has no answer
-    winning_rate: float
-    advantage: Estimate
+    is_passed: bool | None = None  # whether the judge may replace a person; None where there is no answer
+    winning_rate: float = float("nan")
+    advantage: Estimate = UNDEFINED
     epsilon: float
     undefined: str | None = None
 
 
 def alternative_test(
-    table: Floats,
-    judge: Floats,
-    *,
-    clusters: Integers,
-    drawn: Draws,
-    epsilon: float = EPSILON,
+    table: Floats, judge: Floats, *, clusters: Integers, drawn: Draws, epsilon: float = EPSILON
 ) -> AlternativeTest:
     """The test on a (raters, items) table with gaps and the judge's label of every item.
 
@@ -53,17 +48,8 @@ def alternative_test(
     compared = [_compare(table, judge, row) for row in range(len(table))]
     kept = [row for row, (items, *_) in enumerate(compared) if len(items) >= MIN_INSTANCES]
     if len(kept) < MIN_RATERS:
-        reason = (
-            f"{len(kept)} raters share {MIN_INSTANCES} or more rated replies with others; {MIN_RATERS} are "
-            "needed"
-        )
-        return AlternativeTest(
-            is_passed=None,
-            winning_rate=float("nan"),
-            advantage=UNDEFINED,
-            epsilon=epsilon,
-            undefined=reason,
-        )
+        shared = f"{len(kept)} raters share {MIN_INSTANCES} or more rated replies with others"
+        return AlternativeTest(epsilon=epsilon, undefined=f"{shared}; {MIN_RATERS} are needed")
     from scipy import stats
 
     raw = [_p_value(compared[row][2] - compared[row][1], epsilon) for row in kept]

@@ -32,8 +32,6 @@ class Agreement:
     """
 
     scale: tuple[str, ...]
-    ratings: int
-    responses: int
     clusters: Cluster
     cluster_count: int
     draws: int
@@ -62,8 +60,6 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     metrics = _estimates(paired, table, codes, drawn)
     return Agreement(
         scale=paired.scale,
-        ratings=len(paired),
-        responses=len(np.unique(paired.id)),
         clusters=kind,
         cluster_count=count,
         draws=len(drawn),

@@ -54,8 +54,7 @@ def from_table(
 
 def _cells(first: NDArray[Any], second: NDArray[Any], levels: int) -> Integers:
     """Which cell of the table each row falls in."""
-    cells: Integers = levels * (np.asarray(first, dtype=np.intp) - 1) + np.asarray(second, dtype=np.intp) - 1
-    return cells
+    return levels * (np.asarray(first, dtype=np.intp) - 1) + np.asarray(second, dtype=np.intp) - 1
 
 
 def exact(tables: Floats) -> Floats:
@@ -211,16 +210,13 @@ class _Ties:
         self.starts = np.cumsum(sizes) - sizes  # where each group begins in `order`
 
     def sums(self, counts: Floats) -> Floats:
-        ordered = counts[:, self.order]
-        return (
-            ordered if len(self.starts) == len(self.order) else np.add.reduceat(ordered, self.starts, axis=1)
-        )
+        ordered, has_ties = counts[:, self.order], len(self.starts) < len(self.order)
+        return np.add.reduceat(ordered, self.starts, axis=1) if has_ties else ordered
 
     def ranks(self, counts: Floats) -> Floats:
         """Each row's average rank, (draws, rows), among rows that are there `counts` times."""
         sums = self.sums(counts)
-        ranks: Floats = (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
-        return ranks
+        return (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
 
 
 def calibration_error(positive: ArrayLike, probabilities: ArrayLike) -> float:
@@ -235,12 +231,10 @@ def calibration_error(positive: ArrayLike, probabilities: ArrayLike) -> float:
     0.2
     """
     outcome, predicted = np.asarray(positive, dtype=bool), np.asarray(probabilities, dtype=float)
+    if not len(outcome):
+        return np.nan
     number = (positions(predicted) * BINS).astype(np.intp)
-    return (
-        float(np.abs(np.bincount(number, predicted - outcome)).sum() / len(outcome))
-        if len(outcome)
-        else np.nan
-    )
+    return float(np.abs(np.bincount(number, predicted - outcome)).sum() / len(outcome))
 
 
 @dataclass(frozen=True, slots=True)

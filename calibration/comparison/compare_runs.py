@@ -197,13 +197,10 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     settings = ComparisonSettings(
         margin=request.margin, design_effect=USUAL_DESIGN_EFFECT, are_variants=request.are_variants
     )
-    if corrector.calibration is not None:
-        models = {name: _with_known(model, corrector.calibration) for name, model in models.items()}
-        settings = replace(
-            settings,
-            calibrated=tuple(corrector.calibration.calibrated_models.values()),
-            design_effect=corrector.calibration.design_effect or USUAL_DESIGN_EFFECT,
-        )
+    if calibration := corrector.calibration:
+        models = {name: _with_known(model, calibration) for name, model in models.items()}
+        lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
+        settings = replace(settings, calibrated=lines, design_effect=effect or USUAL_DESIGN_EFFECT)
     levels = sorted(  # by the share of Good, the largest first; those without one last
         (compared_level(model, settings) for model in models.values()),
         key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),

@@ -13,15 +13,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from calibration.cluster import (
-    NORMAL,
-    UNDEFINED_CONTRAST,
-    Contrast,
-    reach,
-)
+from calibration.cluster import NORMAL, UNDEFINED_CONTRAST, Contrast, reach
 from calibration.comparison.judged_models import (
     GOOD,
-    NO_LINES,
     ComparedLevel,
     ComparisonSettings,
     How,
@@ -31,7 +25,6 @@ from calibration.comparison.judged_models import (
     logit_contrast,
 )
 from calibration.comparison.published_models import PublishedModel
-from calibration.comparison.rated_differences import RatedDifference, rated_difference
 from calibration.comparison.verdicts import (
     ALPHA,
     LIKELY,
@@ -53,7 +46,7 @@ from calibration.estimate import (
 from calibration.multiple_testing import holm
 from calibration.shares.correction import target_of
 from calibration.shares.planning import ratings_of_each
-from calibration.shares.ppi import RatedModel
+from calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
 from calibration.shares.transport import (
     LEAST_REPLIES,
     CalibratedModels,
@@ -137,7 +130,7 @@ def unresponsive(*models: JudgedModel) -> str | None:
 def _by_line(
     one: JudgedModel,
     other: JudgedModel,
-    gap: RatedDifference | None,
+    gap: RatedEstimate | None,
     alone: Mapping[str, Contrast],
     settings: ComparisonSettings,
 ) -> DifferenceEstimate:
@@ -145,7 +138,7 @@ def _by_line(
     correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
     shares, probability, is_rated = {}, math.nan, False
     for column, label in enumerate(LABELS):
-        line = (settings.calibrated or NO_LINES)[column].without(one.known_as, other.known_as)
+        line = settings.lines[column].without(one.known_as, other.known_as)
         targets = [_target(item, column, line) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [target.without_ratings for target in targets]
@@ -179,12 +172,8 @@ def _by_line(
         certain = 1 - p / 2 if sign * by_ratings[GOOD].value > 0 else p / 2
         probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
         shares = {label: hull(item, shares[label]) for label, item in by_ratings.items()}
-    return DifferenceEstimate(
-        how="both" if is_rated else "line",
-        shares=shares,
-        probability=probability,
-        correlation=correlation,
-    )
+    how: How = "both" if is_rated else "line"
+    return DifferenceEstimate(how=how, shares=shares, probability=probability, correlation=correlation)
 
 
 def _target(item: JudgedModel, column: int, line: CalibratedModels) -> TargetModel:
@@ -210,7 +199,7 @@ def _with_sign(estimate: Estimate, probability: float) -> Estimate:
 
 
 def _conflict(item: JudgedModel, settings: ComparisonSettings) -> Conflict | None:
-    line = (settings.calibrated or NO_LINES)[-1].without(item.known_as)
+    line = settings.lines[-1].without(item.known_as)
     return find_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
 
 
@@ -319,28 +308,23 @@ def differences(
     """Return every pair's difference and verdict, with Holm's adjustment over all pairs."""
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
     levels = {name: compared_level(item, settings) for name, item in judged.items()}
-    plain = [
-        _on_levels(_difference(one, other, levels[one.name], settings), levels, other) for one, other in pairs
-    ]
-    plain = _adjust(plain)
+    plain = _adjust([_difference(one, other, levels, settings) for one, other in pairs])
+    worst = _adjust([_count_as_bad(item, levels) for item in plain])
     decided = []
-    for (one, other), item, as_bad in zip(
-        pairs, plain, _adjust([_count_as_bad(item, levels) for item in plain]), strict=True
-    ):
+    for (one, other), item, as_bad in zip(pairs, plain, worst, strict=True):
         missing = [level.missing if (level := levels.get(name)) else 0.0 for name in (item.one, item.other)]
         item = replace(item, extremes=_extremes(item, levels), unscored=(missing[0], missing[1]))
-        verdict = _decide(item, settings.margin)
-        at_worst = _decide(as_bad, settings.margin)
+        verdict, at_worst = (_decide(each, settings.margin) for each in (item, as_bad))
         if is_much_unscored(*missing) and verdict not in (at_worst, f"probably {at_worst}", "inconclusive"):
             item, verdict = replace(item, is_withheld=True), "inconclusive"
-        ends, holds, is_lost = item.extremes, True, any(missing)
+        ends, is_robust = item.extremes, True
         is_shown = verdict in ("better", "worse") or (item.how == "judge" and verdict != "inconclusive")
-        if is_lost and is_shown and ends is not None:
-            holds = ends[0] > 0 if verdict.endswith("better") else ends[1] < 0
-        item = replace(item, verdict=verdict, is_robust=holds)
+        if any(missing) and is_shown and ends is not None:
+            is_robust = ends[0] > 0 if verdict.endswith("better") else ends[1] < 0
+        item = replace(item, verdict=verdict, is_robust=is_robust)
         is_open = verdict not in SETTLED and not item.is_withheld
         if is_open and (item.how != "judge" or verdict == "inconclusive"):
-            item = replace(item, needed=needed_ratings(one, other, item.how, item.error, settings))
+            item = replace(item, needed=needed_ratings(one, other, item, settings))
         decided.append(item)
     return tuple(decided)
 
@@ -378,19 +362,16 @@ def _count_as_bad(item: Difference, levels: Mapping[str, ComparedLevel]) -> Diff
 
 
 def _on_levels(
-    item: Difference, levels: Mapping[str, ComparedLevel], other: JudgedModel | PublishedModel
-) -> Difference:
+    basis: DifferenceEstimate, one: Mapping[str, Estimate], other: Mapping[str, Estimate]
+) -> dict[str, Estimate]:
     """Return the difference with the points that the levels state, where both rest on the line."""
-    if item.how not in ("line", "both"):
-        return item
-    theirs = other.shares if isinstance(other, PublishedModel) else levels[other.name].shares
+    if basis.how not in ("line", "both"):
+        return dict(basis.shares)
     shares = {}
-    for label, share in item.shares.items():
-        value = levels[item.one].shares[label].value - theirs[label].value
-        ends = share.interval
-        reach = ends and Interval(min(ends.low, value), max(ends.high, value))
-        shares[label] = Estimate(value, reach)
-    return replace(item, shares=shares)
+    for label, share in basis.shares.items():
+        value, ends = one[label].value - other[label].value, share.interval
+        shares[label] = Estimate(value, ends and Interval(min(ends.low, value), max(ends.high, value)))
+    return shares
 
 
 def _decide(item: Difference, margin: float) -> Verdict:
@@ -411,17 +392,20 @@ def _probably(value: float) -> Verdict:
 
 
 def _difference(
-    one: JudgedModel, other: JudgedModel | PublishedModel, level: ComparedLevel, settings: ComparisonSettings
+    one: JudgedModel,
+    other: JudgedModel | PublishedModel,
+    levels: Mapping[str, ComparedLevel],
+    settings: ComparisonSettings,
 ) -> Difference:
-    shared, wins = 0, None
+    level, wins = levels[one.name], None
     if isinstance(other, PublishedModel):
         alone = dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
         basis = _from_study(one, level, other, settings)
     else:
         alone = judge_contrast(one.rated, other.rated)
         basis = estimate_difference(one, other, alone, settings)
-        wins = prompt_wins(one.rated, other.rated, (one.contents, other.contents))
-        shared = wins.prompts if wins else 0
+        wins = prompt_wins(one, other)
+    theirs = other.shares if isinstance(other, PublishedModel) else levels[other.name].shares
     good, probability = basis.shares.get(GOOD, UNDEFINED), basis.probability
     p, error = p_of_interval(good, basis.freedom)
     if basis.how != "judge" and math.isnan(probability):  # by ratings alone
@@ -432,9 +416,9 @@ def _difference(
         other=other.name,
         how=basis.how,
         reason=basis.reason,
-        shares=basis.shares,
+        shares=_on_levels(basis, level.shares, theirs),
         judge=alone[GOOD].estimate(),
-        shared_prompts=shared,
+        shared_prompts=wins.prompts if wins else 0,
         p=p,
         error=error,
         unit="prompts" if basis.how == "judge" else "ratings",
@@ -453,7 +437,7 @@ def _from_study(
     if level.how in ("line", "both"):
         shares, probability = {}, math.nan
         for column, label in enumerate(LABELS):
-            line = (settings.calibrated or NO_LINES)[column].without(one.known_as)
+            line = settings.lines[column].without(one.known_as)
             target = _target(one, column, line)
             is_open = not target.is_rated and side_beyond(line, target) is not None
             shares[label], probability = transport_difference(
@@ -487,28 +471,26 @@ def _extremes(item: Difference, levels: Mapping[str, ComparedLevel]) -> tuple[fl
     return max(-1.0, low), min(1.0, high)
 
 
-def prompt_wins(one: RatedModel, other: RatedModel, contents: Sequence[Sequence[str]]) -> PromptWins | None:
+def prompt_wins(one: JudgedModel, other: JudgedModel) -> PromptWins | None:
     """Count the shared prompts that each model wins; None where there is none."""
-    if one.prompt is None or other.prompt is None:
+    if one.rated.prompt is None or other.rated.prompt is None:
         return None
-    (first, rows), (second, others) = (_by_prompt(item) for item in (one, other))
-    shared = [prompt for prompt in first if prompt in second]
-    if not shared:
+    (first, rows), (second, others) = (_by_prompt(item.rated) for item in (one, other))
+    gaps = {prompt: score - second[prompt] for prompt, score in first.items() if prompt in second}
+    if not gaps:
         return None
-    gaps = {prompt: first[prompt] - second[prompt] for prompt in shared}
     most: tuple[PromptGap, ...] = ()
-    if all(contents):
-        order = sorted(shared, key=lambda prompt: (-abs(gaps[prompt]), prompt))
+    if one.contents and other.contents:
         most = tuple(
             PromptGap(
                 scores=(first[prompt], second[prompt]),
-                contents=(contents[0][rows[prompt]], contents[1][others[prompt]]),
+                contents=(one.contents[rows[prompt]], other.contents[others[prompt]]),
             )
-            for prompt in order[:MOST]
+            for prompt in sorted(gaps, key=lambda prompt: (-abs(gaps[prompt]), prompt))[:MOST]
             if abs(gaps[prompt]) > TIE
         )
     return PromptWins(
-        prompts=len(shared),
+        prompts=len(gaps),
         wins=sum(gap > TIE for gap in gaps.values()),
         losses=sum(gap < -TIE for gap in gaps.values()),
         most=most,
@@ -525,26 +507,22 @@ def _by_prompt(model: RatedModel) -> tuple[dict[str, float], dict[str, int]]:
 
 
 def needed_ratings(
-    one: JudgedModel,
-    other: JudgedModel | PublishedModel,
-    how: How,
-    error: float,
-    settings: ComparisonSettings,
+    one: JudgedModel, other: JudgedModel | PublishedModel, item: Difference, settings: ComparisonSettings
 ) -> int | None:
     """Return how many more ratings of each model detect a true difference of the margin with 80% power.
 
     Each rating is of a new reply. By the judge alone it is more prompts instead. None where no number does,
     or none is known.
     """
-    judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
-    if how == "judge":
-        have = min(len(item.rated.judged) for item in judged)
-        total = _prompts(settings.margin, error, have)
-    elif how == "refused" and settings.calibrated is None:
+    judged = [model for model in (one, other) if isinstance(model, JudgedModel)]
+    if item.how == "judge":
+        have = min(len(model.rated.judged) for model in judged)
+        total = _prompts(settings.margin, item.error, have)
+    elif item.how == "refused" and settings.calibrated is None:
         return None
     else:
-        have = min(len(item.rated.item) for item in judged)
-        shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
+        have = min(len(model.rated.item) for model in judged)
+        shares = [float(model.rated.judged[:, -1].mean()) for model in judged if len(model.rated.judged)]
         share = float(np.mean(shares)) if shares else 0.5
         known = 0.0
         if isinstance(other, PublishedModel):

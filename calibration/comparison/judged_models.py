@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.artifact import (
     CALIBRATION_FILE,
@@ -25,11 +24,11 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import LEAST_RATERS, Estimate, Floats, Integers, Interval
+from calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from calibration.pairing import chances_of
 from calibration.prompt_fit import PromptFit
 from calibration.shares.correction import UNCALIBRATED, correct
-from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
+from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate, prompt_numbers
 from calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
 from data.errors import UserError
 from data.judgments import Judged, read_judged
@@ -42,7 +41,6 @@ How = Literal["ratings", "line", "both", "judge", "refused"]
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
 UNRESPONSIVE: Final = "the replies do not respond to their prompts"
-NO_LINES: Final = (UNCALIBRATED,) * len(LABELS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +92,11 @@ class ComparisonSettings:
     margin: float = MARGIN
     are_variants: bool = False
 
+    @property
+    def lines(self) -> tuple[CalibratedModels, ...]:
+        """The calibrated line of each label; through no models without a calibration."""
+        return self.calibrated or (UNCALIBRATED,) * len(LABELS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLevel:
@@ -121,27 +124,7 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    few = 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None
-    if model.is_unresponsive or few:
-        return ComparedLevel(
-            model=model.name,
-            how="refused",
-            reason=f"fewer than {LEAST_REPLIES} scored" if few else UNRESPONSIVE,
-            shares={},
-            judged=len(model.rated.judged),
-            unscored=model.unscored,
-            ratings=len(model.rated.item),
-            fit=model.fit,
-        )
-    rated = model.rated if model.ppi is not None else model.rated.without_ratings()
-    corrected = correct({model.known_as: rated}, calibrated=settings.calibrated or NO_LINES)[0]
-    how: How = "judge" if corrected.how == "refused" else corrected.how
-    shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
-    if model.known is not None:
-        how, shares, reason = "ratings", model.known, None
-    if how == "judge":
-        shares = judge_shares(model.rated)
-        how, reason = (how, reason) if shares else ("refused", "nothing was scored")
+    how, shares, reason = _level_of(model, settings)
     return ComparedLevel(
         model=model.name,
         how=how,
@@ -152,6 +135,24 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
         ratings=len(model.rated.item),
         fit=model.fit,
     )
+
+
+def _level_of(
+    model: JudgedModel, settings: ComparisonSettings
+) -> tuple[How, Mapping[str, Estimate], str | None]:
+    if 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None:
+        return "refused", {}, f"fewer than {LEAST_REPLIES} scored"
+    if model.is_unresponsive:
+        return "refused", {}, UNRESPONSIVE
+    if model.known is not None:
+        return "ratings", model.known, None
+    rated = model.rated if model.ppi is not None else model.rated.without_ratings()
+    corrected = correct({model.known_as: rated}, calibrated=settings.lines)[0]
+    reason = corrected.reason if settings.calibrated else None
+    if corrected.how != "refused":
+        return corrected.how, corrected.corrected, reason
+    shares = judge_shares(model.rated)
+    return ("judge", shares, reason) if shares else ("refused", {}, "nothing was scored")
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
@@ -193,19 +194,6 @@ def _paired(one: RatedModel, other: RatedModel, first: Floats, second: Floats) -
     clusters = prompt_numbers(*((item.prompt, np.arange(len(item.judged))) for item in (one, other)))
     strata = np.zeros(len(feature), dtype=np.intp)
     return contrast(np.concatenate([first, second]), feature, clusters, strata=strata)
-
-
-def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
-    """Number the prompts, from each model's prompts, if any, and the rows of its responses.
-
-    Models share the prompts of one name; without prompts every response has one of its own.
-    """
-    names = [
-        np.array([f"{number}-{row}" for row in rows]) if prompts is None else prompts.astype(str)
-        for number, (prompts, rows) in enumerate(models)
-    ]
-    numbers: Integers = np.unique(np.concatenate(names), return_inverse=True)[1]
-    return numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The crowd study's models as baselines: human shares, with intervals that count raters."""
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,46 +29,19 @@ DESIGN_EFFECTS: Final = {
 USUAL_DESIGN_EFFECT: Final = 2.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyCell:
-    """How often people gave each label to one model's responses about one emotion."""
+def count_labels() -> dict[str, dict[str, int]]:
+    """Return how often people gave each label to every model of the study, in file order.
 
-    emotion: str
-    sentiment: str
-    model: str
-    counts: Mapping[str, int]
-
-
-def read_study() -> tuple[StudyCell, ...]:
-    """Return the cells of the study, in file order; the file's `system` is our model."""
-    with STUDY_COUNTS.open(encoding="utf-8", newline="") as stream:
-        return tuple(
-            StudyCell(
-                emotion=row["emotion"],
-                sentiment=row["sentiment"],
-                model=row["system"],
-                counts={label: int(row[label.lower()]) for label in LABELS},
-            )
-            for row in csv.DictReader(stream)
-        )
-
-
-def count_labels(cells: Iterable[StudyCell]) -> dict[str, int]:
-    """Return how often each label was given over all the cells.
-
-    >>> cell = StudyCell(emotion="proud", sentiment="positive", model="m", counts=dict.fromkeys(LABELS, 2))
-    >>> count_labels([cell, cell])
-    {'Bad': 4, 'Okay': 4, 'Good': 4}
+    >>> count_labels()["human"]
+    {'Bad': 342, 'Okay': 672, 'Good': 986}
     """
-    every = list(cells)
-    return {label: sum(cell.counts[label] for cell in every) for label in LABELS}
-
-
-def count_labels_by_model(cells: Iterable[StudyCell]) -> dict[str, dict[str, int]]:
-    """Return how often each label was given to every model, in order of first appearance."""
-    every = list(cells)
-    models = dict.fromkeys(cell.model for cell in every)
-    return {model: count_labels(cell for cell in every if cell.model == model) for model in models}
+    study: dict[str, dict[str, int]] = {}
+    with STUDY_COUNTS.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):  # of one model and one emotion
+            counts = study.setdefault(row["system"], dict.fromkeys(LABELS, 0))
+            for label in LABELS:
+                counts[label] += int(row[label.lower()])
+    return study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +65,7 @@ def published(name: str) -> PublishedModel:
     >>> human.ratings, round(human.shares["Good"].value, 3)
     (2000, 0.493)
     """
-    counts = count_labels_by_model(read_study()).get(name.removeprefix(PREFIX))
+    counts = count_labels().get(name.removeprefix(PREFIX))
     if counts is None:
         known = ", ".join(PREFIX + model for model in DESIGN_EFFECTS)
         raise UserError(f"--baseline: no {name!r} in the study; known: {known}")

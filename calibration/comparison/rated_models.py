@@ -247,8 +247,8 @@ def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[s
         if name not in rated:
             raise UserError(f"no ratings of the model {name!r}; rated models: {', '.join(rated) or 'none'}")
     by_model = {name: ratings.take(ratings.model == name) for name in rated}
-    chosen = list(dict.fromkeys(models)) or sorted(rated, key=lambda name: -by_model[name].is_good.mean())
-    names = (baseline, *(name for name in chosen if name != baseline))
+    chosen = models or sorted(rated, key=lambda name: -by_model[name].is_good.mean())
+    names = tuple(dict.fromkeys((baseline, *chosen)))
     by_model = {name: by_model[name] for name in names}
     has_emotions = any(emotion in EMOTIONS for emotion in np.unique(ratings.emotion).tolist())
     return RatedComparison(
@@ -305,7 +305,7 @@ def _level(model: str, ratings: RatingColumns) -> RatedLevel:
         model=model,
         ratings=total,
         counts=dict(zip(LABELS, ratings.counts, strict=True)),
-        shares=dict(zip(LABELS, ppi.estimates() if ppi else [UNDEFINED] * len(LABELS), strict=True)),
+        shares=ppi.shares() if ppi else dict.fromkeys(LABELS, UNDEFINED),
         raters=ppi.clusters if ppi else 0,
         design_effect=float(ppi.design_effect[GOOD]) if ppi else math.nan,
     )

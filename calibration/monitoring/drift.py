@@ -39,21 +39,17 @@ class Drift:
     judge: Estimate
     model: Estimate
     slope: Estimate
-    anchors: int
     prompts: int
     verdict: DriftSource
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EmotionChange:
-    """One emotion's mean change; `p` is one-sided, for a change to the worse, and `adjusted` for all (BH)."""
+    """One emotion's mean change, and whether it is shown to be for the worse: one-sided, adjusted (BH)."""
 
     emotion: str
-    prompts: int
     change: float
-    p: float
-    adjusted: float
     is_shown: bool
 
 
@@ -102,7 +98,6 @@ def split_change(
         judge=judge,
         model=model,
         slope=slope,
-        anchors=len(old),
         prompts=int(change.freedom) + 1,
         verdict=verdict,
         sentence=_say(verdict, total, judge, model, slope),
@@ -136,17 +131,8 @@ def emotion_changes(
         varies = error > ROUNDING or math.isnan(error)
         p_values.append(float(stdtr(freedom, -mean / error)) if varies else float(mean <= ROUNDING))
     changes = [
-        EmotionChange(
-            emotion=kind,
-            prompts=len(group),
-            change=sign * float(group.mean()),
-            p=p,
-            adjusted=adjusted,
-            is_shown=adjusted < LEVEL,
-        )
-        for kind, group, p, adjusted in zip(
-            kinds, groups, p_values, benjamini_hochberg(p_values).tolist(), strict=True
-        )
+        EmotionChange(kind, sign * float(group.mean()), adjusted < LEVEL)
+        for kind, group, adjusted in zip(kinds, groups, benjamini_hochberg(p_values).tolist(), strict=True)
     ]
     return tuple(sorted(changes, key=lambda item: (-sign * item.change, item.emotion)))
 

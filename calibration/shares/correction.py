@@ -152,17 +152,14 @@ def correct(
         lines = [line.without(model) for line in calibrated]
         targets = [target_of(rated, ppi, column, line) for column, line in enumerate(lines)]
         reason = _refusal(names, lines, targets)
-        how: How = "line"
-        if reason:
-            how = "refused" if ppi is None else "ratings"
-        elif all(target.is_rated for target in targets):
-            # One cluster of ratings has a level but no error: the line cannot weigh it.
-            how = "both"
+        how: How = "refused"
         estimates: list[Estimate] = []
         if not reason:
+            # One cluster of ratings has a level but no error: the line cannot weigh it.
+            how = "both" if all(target.is_rated for target in targets) else "line"
             estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
         elif ppi is not None:
-            estimates = ppi.estimates()
+            how, estimates = "ratings", ppi.estimates()
         if rated.bounds == UNIT and len(names) > 1:
             estimates = on_simplex(estimates)
         judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()
@@ -195,11 +192,11 @@ def _refusal(
 
 
 def target_of(
-    sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels | None = None
+    sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels
 ) -> TargetModel:
     """Return a model's judged mean, with its own ratings if they have an error."""
     mean, noise = judge_means(sample)
-    judge = (line or UNCALIBRATED).judged(float(mean[column]), float(noise[column]), prompt_count(sample))
+    judge = line.judged(float(mean[column]), float(noise[column]), prompt_count(sample))
     if ppi is None or not np.isfinite(ppi.variance).all():
         return judge
     # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.

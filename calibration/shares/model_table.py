@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 
 from calibration.pairing import Paired
-from calibration.shares.correction import (
-    MEAN,
-    ModelCorrection,
-    calibrated_models,
-    correct,
-    prompt_count,
-)
+from calibration.shares.correction import MEAN, ModelCorrection, calibrated_models, correct, prompt_count
 from calibration.shares.ppi import RatedModel, judge_means, one_hot
-from calibration.shares.transport import (
-    CalibratedModels,
-    FittedLine,
-    fit_line,
-    transport,
-)
+from calibration.shares.transport import CalibratedModels, FittedLine, fit_line, transport
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
 

@@ -6,6 +6,7 @@ few degrees of freedom, which the plan counts.
 """
 
 import math
+from bisect import bisect_left
 from typing import Final
 
 from calibration.cluster import reach
@@ -29,13 +30,9 @@ def ratings_of_each(difference: float, *, variance: float, sides: int = 2, known
         allowed = (difference / reach(sides * (raters - 1.0))) ** 2 - known
         return count * allowed >= sides * variance
 
-    low, high = 0, 2**30
-    if not is_enough(high):
-        return math.inf
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    counts = range(1, 2**30)
+    first = bisect_left(counts, True, key=is_enough)
+    return counts[first] if first < len(counts) else math.inf
 
 
 def round_up(count: float) -> int:

@@ -3,7 +3,8 @@
 The judge has seen all of a model's responses and people some of them. What people said of those, plus
 `weight` times how far the judge thinks the others differ from them, is right on average whatever the judge's
 bias; a good judge only makes it less noisy (Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453). Responses
-that were drawn to be rated with unequal chances count by 1 / chance (Hájek).
+that were drawn to be rated with unequal chances count by 1 / chance (Hájek). The difference of two models has
+Newcombe's interval, with the raters and prompts that they share.
 """
 
 from dataclasses import dataclass, replace
@@ -19,10 +20,13 @@ from calibration.cluster import (
     cluster_sums,
     contrast,
     joint_freedom,
+    shared_covariance,
     sum_variance,
     t_intervals,
+    t_quantile,
 )
 from calibration.estimate import Estimate, Floats, Integers, estimate_of
+from data.records import LABELS
 
 RARE: Final = 5  # a label given fewer times says little about how raters differ in giving it
 
@@ -47,11 +51,6 @@ class RatedModel:
     chance: Floats | None = None  # (ratings,)
 
     @property
-    def has_unequal_chances(self) -> bool:
-        """Whether ratings have to be weighted."""
-        return self.chance is not None and bool((self.chance != self.chance[:1]).any())
-
-    @property
     def crowd(self) -> Floats:
         """What the ratings alone say on average, by column."""
         return np.average(self.value, axis=0, weights=None if self.chance is None else 1 / self.chance)
@@ -62,14 +61,10 @@ class RatedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PpiEstimate:
-    """A model's shares or mean from its ratings and its judgments; arrays are by column.
+class RatedEstimate:
+    """Shares or a mean by column, or a difference of two; `variance` counts raters and prompts.
 
-    `variance` counts raters and prompts, with `freedom` degrees; both are nan where one cluster alone cannot
-    tell. `weight` is how far the judge was believed, 0 to 1. `design_effect` is the clustered over the simple
-    variance of the ratings alone, so that n of them count as n / design_effect.
-    `influence` is how far each rating moves the value, and `raters`, `rows` and `rated_prompts` say whose it
-    is and of what; `prompts` and `prompt_influence` say the same of unrated responses.
+    All but the value are nan where one cluster of ratings alone cannot tell.
     """
 
     value: Floats
@@ -77,6 +72,31 @@ class PpiEstimate:
     high: Floats
     variance: Floats
     freedom: Floats
+
+    def estimates(self) -> list[Estimate]:
+        """Return every column's value with its interval, if that is defined."""
+        return [estimate_of(*values) for values in zip(self.value, self.low, self.high, strict=True)]
+
+    def shares(self) -> dict[str, Estimate]:
+        """Return the estimates by label."""
+        return dict(zip(LABELS, self.estimates(), strict=True))
+
+    @property
+    def stated_variance(self) -> Floats:
+        """The variance of a normal error whose interval is as wide as this one."""
+        return ((self.high - self.low) / 2 / NORMAL) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PpiEstimate(RatedEstimate):
+    """A model's shares or mean from its ratings and its judgments; arrays are by column.
+
+    `weight` is how far the judge was believed, 0 to 1. `design_effect` is the clustered over the simple
+    variance of the ratings alone, so that n of them count as n / design_effect.
+    `influence` is how far each rating moves the value, and `raters`, `rows` and `rated_prompts` say whose it
+    is and of what; `prompts` and `prompt_influence` say the same of unrated responses.
+    """
+
     weight: float
     design_effect: Floats
     clusters: int
@@ -89,16 +109,6 @@ class PpiEstimate:
     bounds: tuple[float, float]
     stand_in: float  # the effective number of ratings where a share shows no variance
     most: Floats  # the upper bound of that number, for rare labels
-
-    def estimates(self) -> list[Estimate]:
-        """Return every column's value with its interval, if that is defined."""
-        return [estimate_of(*values) for values in zip(self.value, self.low, self.high, strict=True)]
-
-    @property
-    def stated_variance(self) -> Floats:
-        """The variance of a normal error whose interval is as wide as this one."""
-        variance: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
-        return variance
 
     @property
     def least_variance(self) -> Floats:
@@ -129,7 +139,7 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     rows, position, counts = np.unique(sample.item, return_inverse=True, return_counts=True)
     if not len(rows):
         raise ValueError("no ratings: see calibration.shares.transport")
-    is_drawn = sample.has_unequal_chances
+    is_drawn = sample.chance is not None and bool((sample.chance != sample.chance[:1]).any())
     out = np.zeros(0, dtype=np.intp) if is_drawn else rows
     judged, rest = sample.judged[rows], np.delete(sample.judged, out, axis=0)
     means = cluster_sums(position, sample.value, len(rows)) / counts[:, None]
@@ -239,3 +249,87 @@ def _prompt_influence(
         return None, influence
     names, number = np.unique(prompt, return_inverse=True)
     return names, cluster_sums(number, influence, len(names))
+
+
+def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
+    """Number the prompts, from each model's prompts, if any, and the rows of its responses.
+
+    Models share the prompts of one name; without prompts every response has one of its own.
+    """
+    names = [
+        np.array([f"{number}-{row}" for row in rows]) if prompts is None else prompts.astype(str)
+        for number, (prompts, rows) in enumerate(models)
+    ]
+    return np.unique(np.concatenate(names), return_inverse=True)[1]
+
+
+def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedEstimate:
+    """Return one - other with Newcombe's interval, from the two intervals and their covariance.
+
+    The error is that of the difference itself, not of the two levels: two people who rated both models leave
+    one degree of freedom between them, however many replies each of them read. The interval never reaches
+    less far than t times the standard error, since with few raters either level's own may be short by chance.
+    """
+    rated, rated_freedom = _rated_variance(one, other)
+    unrated, unrated_freedom = _unrated_variance(one, other)
+    variance = rated + unrated
+    freedom = joint_freedom(variance, (rated, rated_freedom), (unrated, unrated_freedom))
+    gap = one.value - other.value
+    product = np.sqrt(one.variance * other.variance)
+    common = (one.variance + other.variance - variance) / 2
+    # Ratings that happen to be the same for both do not make their difference exact.
+    varies = (product > 0) & (variance > 0)
+    alike = np.clip(np.divide(common, product, out=np.zeros_like(gap), where=varies), -1, 1)
+    (down, up), (other_down, other_up) = (_reach(item, freedom) for item in (one, other))
+    least = t_quantile(freedom) * np.sqrt(variance)
+    below = np.sqrt(np.maximum(down**2 + other_up**2 - 2 * alike * down * other_up, 0))
+    above = np.sqrt(np.maximum(up**2 + other_down**2 - 2 * alike * up * other_down, 0))
+    most = one.bounds[1] - one.bounds[0]
+    return RatedEstimate(
+        value=gap,
+        low=np.maximum(gap - np.maximum(below, least), -most),
+        high=np.minimum(gap + np.maximum(above, least), most),
+        variance=variance,
+        freedom=freedom,
+    )
+
+
+def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
+    """Return the variance of the difference by raters and prompts, and its degrees of freedom, by column.
+
+    Prompts' is the least: a few raters look by chance as if they were of one mind. For the same reason the
+    degrees of freedom are those of raters or of prompts, whichever are fewer.
+    """
+    influence = [item.influence * len(item.influence) for item in (one, other)]
+    sizes = [len(item) for item in influence]
+    feature = np.repeat([1.0, 0.0], sizes)
+    strata = np.zeros(sum(sizes), dtype=np.intp)
+    raters = np.unique(np.concatenate([one.raters, other.raters]), return_inverse=True)[1]
+    prompts = prompt_numbers(*((item.rated_prompts, item.rows) for item in (one, other)))
+    columns = []
+    for values in np.concatenate(influence).T:
+        by_rater = contrast(values, feature, raters, strata=strata)
+        by_prompt = contrast(values, feature, prompts, strata=strata)
+        crossed = contrast(values, feature, raters, strata=strata, items=prompts)
+        error = np.maximum(crossed.error, by_prompt.error)  # nan where either is undefined
+        columns.append((error**2, np.minimum(by_rater.freedom, by_prompt.freedom)))
+    variance, freedom = np.array(columns).T
+    return variance, freedom
+
+
+def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
+    """Return the variance by unrated responses, which the judge scored, and its degrees of freedom."""
+    total = sum_variance(one.prompt_influence) + sum_variance(other.prompt_influence)
+    if one.prompts is not None and other.prompts is not None:
+        both = shared_covariance(one.prompts, one.prompt_influence, other.prompts, other.prompt_influence)
+        total = np.maximum(total - 2 * both, 0)
+    prompts = min(
+        (len(item.prompt_influence) for item in (one, other) if len(item.prompt_influence)), default=1
+    )
+    return total, np.full(total.shape, max(1.0, prompts - 1.0))
+
+
+def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
+    """Return how far the interval reaches down and up with other degrees of freedom."""
+    low, high = t_intervals(item.value, item.variance, freedom, item.bounds, item.stand_in, most=item.most)
+    return item.value - low, high - item.value

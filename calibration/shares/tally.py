@@ -5,7 +5,7 @@ with P(Good) = 60% for every response expects 60% human Good ratings, and counti
 would make that 100%. For a judge that is always certain the two are the same.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -42,25 +42,22 @@ class Tally:
     of estimating a spread from that many of them: 1 / sqrt(2 * BLOCKS), 1.4% of the interval's width.
     """
 
-    sums: dict[str, dict[int, list[float]]] = field(default_factory=dict)
-    replies: dict[str, int] = field(default_factory=dict)  # by model, for `replies_digest`
-    unscored: dict[str, Counter[str]] = field(default_factory=dict)
+    sums: defaultdict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(dict))
+    replies: Counter[str] = field(default_factory=Counter)  # by model, for `replies_digest`
+    unscored: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     clusters: set[int] = field(default_factory=set)
     in_blocks: bool = False
 
     def add(self, judgment: Judgment) -> None:
         """Count one judgment in."""
-        clusters = self.sums.get(judgment.model)
-        if clusters is None:
-            clusters = self.sums[judgment.model] = {}
-            self.unscored[judgment.model] = Counter()
+        clusters = self.sums[judgment.model]
         if judgment.flag is not None:
             return  # a reply to somebody in danger is for people to read, not for a share of Good
         if judgment.probabilities is None:
             # What follows a colon is particular to one response; reasons are counted by kind.
             self.unscored[judgment.model][(judgment.unscored or "no reason given").partition(":")[0]] += 1
             return
-        self.replies[judgment.model] = self.replies.get(judgment.model, 0) + int(judgment.content, 16)
+        self.replies[judgment.model] += int(judgment.content, 16)
         cluster = int(judgment.prompt_digest, 16)
         if self.in_blocks:
             cluster %= BLOCKS
@@ -103,8 +100,8 @@ def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -
         if counts.size:
             means = (sums.sum(axis=0) / counts.sum()).tolist()
             intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
-            for label, mean, interval in zip(LABELS, means, intervals or (None,) * len(LABELS), strict=True):
-                shares[label] = Estimate(mean, interval)
+            estimates = map(Estimate, means, intervals or (None,) * len(LABELS))
+            shares = dict(zip(LABELS, estimates, strict=True))
         models.append(
             JudgedShares(
                 model=model,

@@ -119,59 +119,52 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     for page in responses:
         links.setdefault(page.model.name, {})[page.night.night] = page.name
     for page in responses:
-        yield page.name, render("responses", page=page, links=links[page.model.name])
+        yield render(page.name, "responses", page=page, links=links[page.model.name])
     for at, model in enumerate(models):
-        yield (
+        yield render(
             model.page,
-            render(
-                "model",
-                model=model,
-                facts=latest_facts(series, model),
-                notes=[*filter(None, [describe_unresponsive(model.newest)]), *model_notes(model)],
-                log=log_rows(series, model),
-                rows=night_rows(series, model),
-                links=links.get(model.name, {}),
-                before=models[:at][-1:],
-                after=models[at + 1 :][:1],
-                figures=model_figures(series, model),
-            ),
+            "model",
+            model=model,
+            facts=latest_facts(series, model),
+            notes=[*filter(None, [describe_unresponsive(model.newest)]), *model_notes(model)],
+            log=log_rows(series, model),
+            rows=night_rows(series, model),
+            links=links.get(model.name, {}),
+            before=models[:at][-1:],
+            after=models[at + 1 :][:1],
+            figures=model_figures(series, model),
         )
     spans = groupby(nights, key=lambda night: (night.judge, night.judge_version, night.calibration))
-    newest_first = [list(span) for _, span in spans][::-1]
-    yield (
+    yield render(
         "judge.html",
-        render(
-            "judge",
-            spans=newest_first,
-            series=series,
-            summary=describe_health(series),
-            figures=health_figures(series),
-        ),
+        "judge",
+        spans=[list(span) for _, span in spans][::-1],  # the newest first
+        series=series,
+        summary=describe_health(series),
+        figures=health_figures(series),
     )
     tonight = models_tonight(series)
     ordered = [item.model for item in tonight]
-    yield (
+    yield render(
         "index.html",
-        render(
-            "index",
-            series=series,
-            findings=findings_tonight(series),
-            notes=[(model.name, note) for model in models for note in model_notes(model)],
-            facts=facts_tonight(series),
-            tonight=tonight,
-            headline=headline(series, tonight) if nights else "",
-            figure=change_figure(tonight),
-            trends=trend_figures(series, ordered),
-            emotions=emotion_table(series, ordered),
-            nights=[
-                (
-                    night,
-                    sum(at in model.regressions for model in models),
-                    [page for page in responses if page.night is night],
-                )
-                for at, night in list(enumerate(nights))[: -FACTS_NIGHTS - 1 : -1]
-            ],
-        ),
+        "index",
+        series=series,
+        findings=findings_tonight(series),
+        notes=[(model.name, note) for model in models for note in model_notes(model)],
+        facts=facts_tonight(series),
+        tonight=tonight,
+        headline=headline(series, tonight) if nights else "",
+        figure=change_figure(tonight),
+        trends=trend_figures(series, ordered),
+        emotions=emotion_table(series, ordered),
+        nights=[
+            (
+                night,
+                sum(at in model.regressions for model in models),
+                [page for page in responses if page.night is night],
+            )
+            for at, night in list(enumerate(nights))[: -FACTS_NIGHTS - 1 : -1]
+        ],
     )
 
 
@@ -180,8 +173,8 @@ def _renderer(**names: str) -> Any:
     used = (chances, marked, money, per_cent, share_of, percent, points, show_fit, snippet)
     environment.globals.update({function.__name__: function for function in used}, **names)
 
-    def render(name: str, **context: Any) -> str:
-        return environment.get_template(f"dashboard-{name}.html.j2").render(**context) + "\n"
+    def render(file: str, name: str, **context: Any) -> tuple[str, str]:
+        return file, environment.get_template(f"dashboard-{name}.html.j2").render(**context) + "\n"
 
     return render
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Final, Literal
 
-from calibration.estimate import UNDEFINED, Estimate
+import numpy as np
+
+from calibration.cluster import NORMAL, wilson_interval
+from calibration.estimate import UNDEFINED, Estimate, estimate_of
 from calibration.monitoring.drift import is_beyond, paired_change
 from data.text import slug
-from nightly.emotions import POOLED_NIGHTS, PooledShare, pool
 from nightly.history import History
 from nightly.schema import AnchorResult, ChangeResult, EmotionResult, GateResult, ModelResult, Night
 
 ShareKind = Literal["corrected", "raw"]
+POOLED_NIGHTS: Final = 7  # one night has few prompts of an emotion
 FOUND_NIGHTS: Final = 60  # nights of which more than regressions is shown
 
 
@@ -68,6 +71,14 @@ class NightHealth:
     unscored: float | None
     reasons: Mapping[str, int]
     cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PooledShare:
+    """A Good share over several nights; `prompts` is how many one night has."""
+
+    share: Estimate
+    prompts: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +140,21 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         left_out=len(every) - len(nights),
         models=tuple(models),
         tonight=record.gates if record else (),
-        emotions={key: pooled for key, rows in held.items() if (pooled := pool(rows)) is not None},
+        emotions={key: pool(rows) for key, rows in held.items()},
         pooled=len(counted),
         health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
     )
+
+
+def pool(rows: Sequence[EmotionResult]) -> PooledShare:
+    """Pool one model's nights under one emotion.
+
+    The interval is Wilson's of as many prompts as one night has: one asked again is not a new one.
+    """
+    judged = sum(row.n for row in rows)
+    share, prompts = sum(row.good for row in rows) / judged, judged / len(rows)
+    low, high = wilson_interval(np.array(share), np.array(prompts), NORMAL)
+    return PooledShare(estimate_of(share, float(low), float(high)), prompts)
 
 
 def succession(nights: Sequence[Night]) -> tuple[Night, ...]:

@@ -20,11 +20,11 @@ from nightly.dashboard.series import (
     FOUND_NIGHTS,
     ModelSeries,
     NightSeries,
+    PooledShare,
     is_known,
     new_instruments,
     share_of,
 )
-from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.output import NAMED, describe_unresponsive
 from nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
@@ -59,17 +59,12 @@ class ModelTonight:
     limit: float | None
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.name
-
-    @property
     def rank(self) -> tuple[int, float, str]:
         """Its place on the page, the gravest first."""
         change = self.change
         kinds = (self.outcome, "fell" if has_fallen(change) else self.outcome)
         at = min(RANKS.index(kind) if kind in RANKS else RANKS.index("") for kind in kinds)
-        return at, 0.0 if change is None else change.shown.value, self.name
+        return at, 0.0 if change is None else change.shown.value, self.model.name
 
     @property
     def is_worse(self) -> bool:
@@ -132,9 +127,9 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
         return f"No earlier night to compare with yet: {_levels(run)}."
     lowest = changed[0]
     assert lowest.change is not None
-    name = f"{lowest.name} has" if len(changed) == 1 else f"the lowest, {lowest.name}, has"
-    change = points(lowest.change.shown)
-    return f"No model is significantly worse than on {_since(changed)}: {name} {change} points (Good share)."
+    name = lowest.model.name if len(changed) == 1 else f"the lowest, {lowest.model.name},"
+    change = f"{points(lowest.change.shown)} points (Good share)"
+    return f"No model is significantly worse than on {_since(changed)}: {name} has {change}."
 
 
 def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
@@ -144,7 +139,7 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
         return None
     lines = [
         Line(
-            name=item.name,
+            name=item.model.name,
             figure=points(item.change.shown),
             marks=(Mark("found" if item.is_worse else "judge", item.change.shown),),
             band=None if item.limit is None else (-math.inf, -item.limit / 100),
@@ -164,7 +159,7 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
 
 
 def _list(items: Sequence[ModelTonight]) -> str:
-    names = [item.name for item in items]
+    names = [item.model.name for item in items]
     return listed(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
 
 
@@ -179,7 +174,7 @@ def _changes(items: Sequence[ModelTonight]) -> str:
 
 
 def _levels(run: Sequence[ModelTonight]) -> str:
-    shares = {item.name: share_of(item.model.points[-1], item.model.kind) for item in run}
+    shares = {item.model.name: share_of(item.model.points[-1], item.model.kind) for item in run}
     ranked = sorted((-share.value, name) for name, share in shares.items() if is_known(share))
     levels = [f"{name} {percent(-value)}%" for value, name in ranked[:NAMED]]
     return f"Good shares are {listed(levels)}" if levels else "no share is known"
@@ -393,18 +388,18 @@ def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Table:
     """
     cells = series.emotions
     names = [model.name for model in models if any(name == model.name for name, _ in cells)]
-    shares = [cell.share for cell in cells.values()]
+    shares = [cell.share.value for cell in cells.values()]
     middle = mean(shares) if shares else 0.0
     reach = max([0.05, *(abs(share - middle) for share in shares)])
     by_emotion: dict[str, list[float]] = {}
     for (_, emotion), cell in cells.items():
-        by_emotion.setdefault(emotion, []).append(cell.share)
+        by_emotion.setdefault(emotion, []).append(cell.share.value)
 
     def show_cell(cell: PooledShare | None) -> Cell:
         if cell is None:
             return Cell(UNDEFINED)
-        share = show(Estimate(cell.share, cell.interval()), digits=0, scale=100)
-        return Cell(f"{share}, n = {cell.prompts:.0f}", tint=round((cell.share - middle) / reach, 2))
+        share = show(cell.share, digits=0, scale=100)
+        return Cell(f"{share}, n = {cell.prompts:.0f}", tint=round((cell.share.value - middle) / reach, 2))
 
     emotions = sorted(by_emotion, key=lambda name: (name in POSITIVE_EMOTIONS, mean(by_emotion[name]), name))
     rows = [row(emotion, *(show_cell(cells.get((name, emotion))) for name in names)) for emotion in emotions]

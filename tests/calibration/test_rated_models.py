@@ -1,5 +1,6 @@
 """Models compared by human ratings: the crowd study's published figures, and the statistics themselves."""
 
+import csv
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from repository import SHARED
 from scipy import stats
 
-from calibration.comparison.published_models import DESIGN_EFFECTS, published, read_study
+from calibration.comparison.published_models import DESIGN_EFFECTS, STUDY_COUNTS, published
 from calibration.comparison.rated_models import (
     RatedComparison,
     RatedGroup,
@@ -20,7 +21,7 @@ from calibration.comparison.rated_models import (
     read_people,
 )
 from calibration.multiple_testing import benjamini_hochberg, holm
-from data.records import to_plain
+from data.records import LABELS, to_plain
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 PAPER = ("human", "gpt-4", "llama-2-70b-chat", "gemini-1.0-pro", "mixtral-8x7b-instruct")
@@ -40,12 +41,13 @@ def columns(model: list[str], rating: list[int], **given: list[str]) -> RatingCo
 @pytest.fixture(scope="module")
 def study() -> RatingColumns:
     """The study's counts, which come with the product: raters are unknown, so each rates once."""
-    rows = [
-        (cell.model, level, cell.emotion)
-        for cell in read_study()
-        for level, count in enumerate(cell.counts.values(), start=1)
-        for _ in range(count)
-    ]
+    with STUDY_COUNTS.open(encoding="utf-8", newline="") as stream:
+        rows = [
+            (cell["system"], level, cell["emotion"])
+            for cell in csv.DictReader(stream)
+            for level, label in enumerate(LABELS, start=1)
+            for _ in range(int(cell[label.lower()]))
+        ]
     models, levels, emotions = map(list, zip(*rows, strict=True))
     return columns(models, levels, emotion=emotions)
 

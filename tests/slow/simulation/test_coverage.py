@@ -20,13 +20,12 @@ from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import clustered_share
 from calibration.comparison.differences import differences
 from calibration.comparison.judged_models import ComparisonSettings, compared_level
-from calibration.comparison.rated_differences import rated_difference
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
 from calibration.monitoring.confidence_sequence import recent_change, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct
-from calibration.shares.ppi import ppi_estimate
+from calibration.shares.ppi import ppi_estimate, rated_difference
 from data.records import LABELS
 
 Hits = Mapping[str, bool]
