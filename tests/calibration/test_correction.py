@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ppi_py import ppi_mean_pointestimate
 
 from calibration.shares.correction import MEAN, ModelCorrection, calibrated_models, correct, project
 from calibration.shares.planning import ratings_of_each
@@ -31,8 +30,11 @@ def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> Rat
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_point_is_that_of_ppi_python_and_the_weight_is_the_one_it_took(seed: int) -> None:
+    from ppi_py import ppi_mean_pointestimate
+
     rated = iid(np.random.default_rng(seed))
     found = ppi_estimate(rated)
     labelled, rest = rated.judged[:120], rated.judged[120:]
