@@ -151,7 +151,7 @@ def score(
     from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
-    from judge.llm.endpoint import limit_cost, spent_by
+    from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
     from judge.scoring import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
@@ -168,7 +168,8 @@ def score(
     to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     limit_cost(judge, max_cost)
     chosen = _choose_engine(judge, judge_name, max_cost=max_cost, **engine_options)
-    again, spent = dict[str, Any](), partial(spent_by, judge)
+    spent = partial(spent_by, judge) if endpoints_of(judge) else lambda: 0.0
+    again: dict[str, Any] = {}
     try:
         with interruptible("finished judgments are saved") as again, progress(spent=spent) as on_progress:
             scored = score_file(
