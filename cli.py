@@ -1,4 +1,4 @@
-"""Find the command, and turn errors into words and an exit code."""
+"""The command line: finds the command, and turns errors into messages and exit codes."""
 
 import os
 import re
@@ -124,7 +124,7 @@ class Commands(click.Group):
 
 
 def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
-    """This version, and those of the judges that came with it."""
+    """Print this version and that of the shipped judge, and exit."""
     if is_asked and not ctx.resilient_parsing:
         from commands.shared.checks import shipped_version
 

@@ -146,7 +146,7 @@ class CalibrationReport:
 
 
 def calibrate(inputs: CalibrationInputs) -> CalibrationReport:
-    """Calibrate the first judge of what `read_inputs` read against human ratings, beside the others."""
+    """Calibrate the first judge of the inputs against human ratings, and compare all judges."""
     report = calibrate_judged(
         inputs.judges, inputs.people, exchanges=inputs.exchanges, options=inputs.options
     )

@@ -1,4 +1,4 @@
-"""The commands `align run`, `import` and `report`: a model's own reported feelings (EmotionBench)."""
+"""The commands `align run`, `import` and `report`: a model's self-reported emotions (EmotionBench)."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from commands.shared.options import FILE, interruptible, model_options, say_next
+from commands.shared.options import FILE, interruptible, max_cost_option, model_options, say_next
 from data.text import printable
 
 
@@ -47,7 +47,7 @@ def align() -> None:
 @click.option("--positive", is_flag=True, help="Use positive versions of the included situations.")
 @click.option("--stable", is_flag=True, help="Instruct the model to stay emotionally stable.")
 @click.option("--out", type=FILE, help="Output folder.  [default: alignments/<model>-<scale>-<digest>]")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Spending limit of this command, in USD.")
+@max_cost_option
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **options: Any) -> None:
     """Have a model fill in a questionnaire about emotions.

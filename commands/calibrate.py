@@ -11,6 +11,7 @@ import click
 from commands.shared.options import (
     FILE,
     complete_judge,
+    max_cost_option,
     reading_words,
     say,
     say_next,
@@ -46,7 +47,7 @@ INCONCLUSIVE = 3
     help="Judge of RESPONSES, as in `score`, or one of the judges of a table; may be repeated."
     "  [default: classifier, or all judges of the table]",
 )
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Spending limit, in USD.")
+@max_cost_option
 @click.option("--out", type=FILE, help="Output folder.  [default: calibrations/<run>]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context

@@ -234,7 +234,7 @@ def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) 
     if not files or (len(paths) == 1 and tables):
         return None
     if tables:
-        raise UserError(f"{tables[0]}: ratings, and the others are not; give them with --ratings")
+        raise UserError(f"{tables[0]}: a file of ratings among files of replies; pass it with --ratings")
     judges = [judge_name] if judge_name else []
     return score_files(paths, judges=judges, watch=watch_scoring, on_read=say_notes, **options)
 

@@ -155,7 +155,7 @@ def export(
 def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> None:
     """Build the HTML dashboard of all nights.
 
-    They show trends, models, emotions, replies and the judge's health. HISTORY is the file that `nightly`
+    It shows trends, models, emotions, replies and the judge's health. HISTORY is the file that `nightly`
     writes, or the URL of a PostgreSQL database. The folder needs no server: open its index.html.
 
     \b

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from commands.shared.options import FILE, column_options, interruptible, model_options, say_next, say_notes
+from commands.shared.options import (
+    FILE,
+    column_options,
+    interruptible,
+    max_cost_option,
+    model_options,
+    say_next,
+    say_notes,
+)
 from data.errors import OperationalError, UserError
 from data.runs import FinishedRun, folder_name
 from data.storage import Columns, check_source, find_sources
@@ -37,7 +45,7 @@ from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
 @click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
 @click.option("--out", type=FILE, help="Output folder.  [default: responses/<file>-<model>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Use only the first N prompts.")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Spending limit of this command, in USD.")
+@max_cost_option
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def respond(
     *,

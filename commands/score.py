@@ -148,7 +148,7 @@ def score(
     """
     from data.storage import check_source, find_sources
     from data.tables import notice_unit
-    from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
+    from judge.base import WEIGHTS, WEIGHTS_LICENSE, load_judge
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
     from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
@@ -164,7 +164,7 @@ def score(
     if explain:
         check_explainable(judge, "--explain")
     if html and judge.unit == "reply":
-        raise UserError("--html shows whole conversations: give --unit conversation, or leave it out")
+        raise UserError("--html: only for whole conversations; set --unit conversation, or omit --html")
     to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     limit_cost(judge, max_cost)
     chosen = _choose_engine(judge, judge_name, max_cost=max_cost, **engine_options)
@@ -203,7 +203,7 @@ def score(
         ctx.exit(code)
     others = [plan for plan in scored.folder.parent.glob("*/plan.json") if plan.parent != scored.folder]
     if scored.asked and not others and judge.folder and judge.folder.parent == WEIGHTS:
-        say(f"The weights of {judge.name}: {WEIGHTS_LICENCE}.", err=True)
+        say(f"The weights of {judge.name}: {WEIGHTS_LICENSE}.", err=True)
     if html:
         say_next(f"open {html}")
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 from data.errors import OperationalError, UserError
 
-WAYS_OUT = {
+FIXES = {
     errno.ENOSPC: "free some space, then run the command again to resume",
     errno.EDQUOT: "free some space, then run the command again to resume",
     errno.EFBIG: "allow larger files (ulimit -f), then run the command again",
@@ -113,14 +113,14 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def explain(error: OSError) -> str:
-    """What the disk said, and what to do about it where we know.
+    """Return the error's text, and the fix if one is known.
 
     >>> explain(OSError(errno.EROFS, "Read-only file system"))
     'read-only file system; choose a folder on a writable disk'
     """
     reason = (error.strerror or str(error) or type(error).__name__).lower()
-    way_out = WAYS_OUT.get(error.errno or 0)
-    return f"{reason}; {way_out}" if way_out else reason
+    fix = FIXES.get(error.errno or 0)
+    return f"{reason}; {fix}" if fix else reason
 
 
 def read_toml(path: Path) -> dict[str, Any]:

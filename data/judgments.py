@@ -74,7 +74,8 @@ def position_on(value: Any, scale: Sequence[str]) -> float | None:
 def is_judgment_table(path: Path, judges: Sequence[str] = (), scale: Sequence[str] = LABELS) -> bool:
     """Return whether a table holds judgments rather than replies to judge, by its first row.
 
-    A table with both holds replies where `judges` are named and the table names none.
+    A table with a column `response` holds replies if it has no `id`, or if `judges` are given and it has no
+    column `judge` or `rater`.
     """
     _, row = next(iter(read_rows(path)), (0, {}))
     if "response" in row and ("id" not in row or (judges and not any(name in row for name in JUDGES))):
@@ -347,5 +348,5 @@ def of_people(ratings: Iterable[Rating], *, judges: Sequence[str]) -> list[Ratin
     """Return the ratings by all raters who are not judges."""
     kept = [item for item in ratings if item.rater not in judges]
     if not kept:
-        raise UserError("ratings: all are by the judges themselves")
+        raise UserError("ratings: none by a rater other than the judges")
     return kept

@@ -134,7 +134,7 @@ class Run:
         self.on_row: Callable[[], object] = lambda: None  # called after each row, found or asked for
         self._journal = folder / "journal.jsonl"
         is_whole = is_judgment if name == "judgments" else lambda row: True
-        self._earlier, self._end = _take_up(self._journal, self.judgments, is_whole)
+        self._earlier, self._end = _read_journal(self._journal, self.judgments, is_whole)
         # 8 bytes a row are all that grows here with the input: where the judgment of each position lies.
         self._offsets = array("q")
         self._stream = without_links(str(self._journal), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -148,14 +148,14 @@ class Run:
 
     @property
     def has_more(self) -> bool:
-        """Are there judgments of an earlier stretch whose exchange has not come by yet?"""
+        """Are there judgments of an earlier session whose exchange has not come by yet?"""
         return bool(self._earlier)
 
     def is_judged(self, position: int, exchange: Exchange) -> bool:
-        """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
+        """Whether an earlier session judged this exchange; if so its judgment goes to `position`."""
         return self._find(position, exchange) is not None
 
-    def take_up(self, position: int, exchange: Exchange) -> dict[str, Any] | None:
+    def find_row(self, position: int, exchange: Exchange) -> dict[str, Any] | None:
         """Return the row that an earlier session stored of this exchange."""
         if (offset := self._find(position, exchange)) is None:
             return None
@@ -271,7 +271,7 @@ def open_run(
             else:
                 write_object(folder / "plan.json", plan)
                 if known:
-                    (folder / "journal.jsonl").write_bytes(known.read_bytes())
+                    shutil.copyfile(known, folder / "journal.jsonl")
             (folder / "manifest.json").unlink(missing_ok=True)
             run = Run(folder, name=name)
         try:
@@ -294,7 +294,7 @@ def run_all(
 ) -> FinishedRun:
     """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
 
-    A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run.
+    A run that is whole and whose manifest `is_enough` is left as it is. `ask` saves the answers in the run.
     `conclude` is called once the rows are written in order: it gives what the manifest says beside the plan
     and the time; a `summary` in it becomes a file of its own.
     """
@@ -352,10 +352,10 @@ def _check_plan(folder: Path, plan: RunPlan) -> None:
         )
 
 
-def _take_up(
+def _read_journal(
     journal: Path, judgments: Path, is_whole: Callable[[dict[str, Any]], bool]
 ) -> tuple[dict[str, int], int]:
-    """Where each judgment of an earlier stretch starts, and where the journal ends."""
+    """Where each judgment of an earlier session starts, and where the journal ends."""
     if not journal.exists() and judgments.exists():
         os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
         sync(journal.parent)

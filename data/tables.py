@@ -156,7 +156,7 @@ class Exchanges:
 
     def said(self) -> list[str]:
         """How the tables were read that were iterated over, as far as that needs a word."""
-        told = [rows for rows in self.tables if rows.needs_word]
+        told = [rows for rows in self.tables if rows.needs_note]
         warnings = list(self.source.warnings) if isinstance(self.source, Shards) else []
         if len(told) <= SHOWN_TABLES:
             return warnings + [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
@@ -419,5 +419,5 @@ class Prompts:
         return [
             f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.says}"
             for rows in self.tables
-            if rows.needs_word
+            if rows.needs_note
         ]

@@ -29,7 +29,7 @@ class Test:
     `q` is p adjusted for the tests of all factors or emotions (Benjamini and Hochberg).
     """
 
-    __test__ = False  # pytest, this is no test of this program
+    __test__ = False  # keeps pytest from collecting this class
 
     kind: str
     t: float = nan

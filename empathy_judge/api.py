@@ -137,7 +137,9 @@ def calibrate(
     """
     with TemporaryDirectory() as folder:
         paths = [*_paths(replies, folder, "replies"), *_paths(ratings, folder, "ratings")]
-        data = _run("calibrate", *paths, judge=list(judges), out=out, **options)
+        data = _run(
+            "calibrate", *paths, judge=judges if isinstance(judges, str) else list(judges), out=out, **options
+        )
     if "runs" not in data:
         raise JudgeError("choices between replies: use the command `empathy-judge calibrate`")
     rows = [
@@ -176,7 +178,7 @@ def _run(*words: object, **options: Any) -> dict[str, Any]:
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
         for item in value if isinstance(value, list | tuple) else [value]:
-            line += [flag] if item is True else [] if item in (None, False) else [flag, str(item)]
+            line += [flag] if item is True else [] if item is None or item is False else [flag, str(item)]
     with TemporaryFile() as out:
         pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.PIPE}
         with subprocess.Popen(line, **pipes, encoding="utf-8", errors="replace") as child:

@@ -13,7 +13,7 @@ AssertGoodShare = Callable[..., ModelShares]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The judge, by an option or in the configuration."""
     group = parser.getgroup("empathy_judge")
-    group.addoption("--empathy-judge", metavar="NAME|FILE.toml", help="judge of assert_good_share")
+    group.addoption("--empathy-judge", metavar="JUDGE", help="judge of assert_good_share")
     group.addoption("--empathy-url", metavar="URL", help="URL of `empathy-judge serve` to use instead")
     parser.addini("empathy_judge", "judge of assert_good_share", default="")
     parser.addini("empathy_url", "URL of `empathy-judge serve` to use instead", default="")

@@ -39,7 +39,7 @@ PROVIDERS: Final = {
 URL_KEY: Final = "LLM_API_KEY"  # the variable of the key for any other server
 OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
-WEIGHTS_LICENCE = "no commercial use (CC BY-NC 4.0)"
+WEIGHTS_LICENSE = "no commercial use (CC BY-NC 4.0)"
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 DEVICES: Final = (AUTO, CPU, CUDA)
@@ -165,8 +165,9 @@ def _describe(name: str) -> tuple[str, dict[str, Any]]:
 def language_model_options(name: str) -> dict[str, Any]:
     """Return the options of a language model that is named as PROVIDER:MODEL or URL#MODEL; else none.
 
-    It is asked for the label alone, with the probabilities of all labels where its server returns them. A key
-    goes to no other server than its own.
+    It is asked for the label alone, with the probabilities of all labels where its server returns them.
+    OPENAI_API_KEY goes to OPENAI_BASE_URL if that is set; otherwise a provider's key goes to that provider
+    only.
 
     >>> language_model_options("http://127.0.0.1:11434/v1#llama3.1:8b")["model"]
     'llama3.1:8b'

@@ -12,7 +12,7 @@ from data.runs import Run
 from judge.base import Judge
 from judge.llm.endpoint import EndpointUser
 
-Asked = Judge | EndpointUser  # or a model that answers prompts
+Asked = Judge | EndpointUser  # a judge, or a model that answers prompts
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
@@ -96,7 +96,7 @@ def still_to_judge(
 ) -> Iterator[tuple[int, Exchange]]:
     """Yield the exchanges to ask for, with their positions in the input.
 
-    A judgment once made stays in its run: past the limit we go on looking for those of an earlier stretch.
+    A judgment once made stays in its run: those of an earlier session are also looked for past the limit.
     """
     for position, exchange in enumerate(exchanges):
         is_judged = run.has_more and run.is_judged(position, exchange)

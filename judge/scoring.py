@@ -373,7 +373,9 @@ def score_files(
         tell([f"spent on language models: {money(spent)}"])
     every = [folder for folders in scored.values() for folder in folders]
     if len(set(every)) < len(every):
-        raise UserError("the same replies are passed twice; pass each file once")
+        raise UserError(
+            "the same replies or the same judge are passed twice; pass each file and each judge once"
+        )
     return ScoredFiles(
         runs=tuple(run for path in paths for run in scored.get(path, [path])),
         labels={folder: names[path] for path, folders in scored.items() for folder in folders},

@@ -244,7 +244,7 @@ class _Talks:
         position = place * self.turns + turn
         named = replace(exchange, id=f"{exchange.id}/{turn + 1}")
         with self.lock:
-            row = self.run.take_up(position, named) if self.run.has_more else None
+            row = self.run.find_row(position, named) if self.run.has_more else None
         if row is None and place < self.limit:
             row = self.listener.respond(named)
             with self.lock:

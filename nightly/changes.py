@@ -48,7 +48,7 @@ REPORTED_SPREAD: Final = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFigure:
-    """A share, or the change of one (tonight - then), as a part of 1.
+    """The change of a share (tonight - then), as a fraction.
 
     The interval of `tonight` holds for tonight; `sustained` is the mean of so many `nights`, with an interval
     that holds on all nights at once. Without it, `tonight` stands for both. It rests on so many `prompts`;
@@ -57,7 +57,7 @@ class GateFigure:
 
     tonight: Estimate
     sustained: Estimate | None = None
-    prompts: float = 0
+    prompts: int = 0
     nights: int = 1
     lasting: float = 0.0
 

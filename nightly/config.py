@@ -88,7 +88,7 @@ class ModelEntry:
 
 
 def check_name(name: str, place: str) -> str:
-    """Check that a name can stand in a folder's, and in the history.
+    """Check that a name is valid for a folder and in the history.
 
     >>> check_name("2026-11-15", "--night")
     '2026-11-15'

@@ -212,7 +212,7 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
         emotions, drivers = _drivers(gate, model)
         text += drivers
     if any(unscored):
-        parts = zip(unscored, ("tonight", "before"), strict=False)
+        parts = zip(unscored, ("tonight", "before"), strict=True)
         text += f"; unscored: {', '.join(f'{100 * part:.1f}% {when}' for part, when in parts)}"
     ends = {"low": shown.interval.low, "high": shown.interval.high} if shown.interval else {}
     return _result(gate, model, outcome, text, value=shown.value, **ends, emotions=emotions)
@@ -231,7 +231,7 @@ def _harm(gate: Gate, figure: Estimate) -> Estimate:
     return _points(figure, 1 if gate.label == "bad" else -1) + -gate.limit
 
 
-def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tuple[float, ...], float]:
+def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tuple[float, float], float]:
     """Return the unscored shares, tonight's first, and how far the figure moves if these count as Bad."""
     tonight = model.result.unscored_share or 0.0
     then = model.changes[gate.subject].unscored
@@ -257,8 +257,8 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
         return "too few data to estimate what is needed"
     noun = PROMPT_NOUNS[model.unit]
     if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
-        return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
-    return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
+        return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,})"
+    return f"too close to the limit to decide with {figure.prompts:,} {noun} a night, or ten times as many"
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:

@@ -54,7 +54,7 @@ from nightly.schema import (
 
 BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
 FREE: Final = "free some space on its disk, then run the command again; no data was lost"
-WAYS_OUT: Final = {  # by what SQLite says
+FIXES: Final = {  # by a part of SQLite's message
     "disk I/O error": FREE,
     "disk is full": FREE,
     "readonly database": "change its permissions, or set another history",
@@ -91,14 +91,14 @@ def database_errors(url: URL) -> Iterator[None]:
     try:
         yield
     except (IntegrityError, DataError):
-        raise  # a bug of this program
+        raise  # a bug in this program
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split()) or type(error.orig).__name__
         secrets = [url.password, *(url.query.get(key) for key in SECRETS)]
         for secret in (item for item in secrets if isinstance(item, str) and item):
             reason = reason.replace(secret, "***")
-        way_out = next((f"; {way}" for sign, way in WAYS_OUT.items() if sign in reason), "")
-        raise OperationalError(f"{show_url(url)}: {reason[:300]}{way_out}") from None
+        fix = next((f"; {way}" for sign, way in FIXES.items() if sign in reason), "")
+        raise OperationalError(f"{show_url(url)}: {reason[:300]}{fix}") from None
     except (JSONDecodeError, UnicodeDecodeError, DamagedRecord) as error:
         raise OperationalError(
             f"{show_url(url)}: damaged ({error}); restore a backup, or set another history"

@@ -91,7 +91,7 @@ class Journal:
 
 
 def lock_plan(folder: Path) -> AbstractContextManager[None]:
-    """Lock the plan against other servers."""
+    """Lock the plan: one process at a time may serve or extend it."""
     return locked(folder, busy="process {process} serves this plan already; use its links, or stop it")
 
 

@@ -4,8 +4,8 @@ Models that nobody rated yet come first: each rater gets their replies to prompt
 already, so that all models are seen on the same prompts. Else further prompts are drawn, all models' replies
 to each. With a judge's run they come from strata of its Good share, most from strata where single ratings
 vary most by the judge's score (Neyman 1934), where a rating adds most. Within a stratum all prompts have
-had the same chance, which is how many of them are drawn of how many there are; it grows with every draw, for
-those drawn before too.
+the same chance: the share of its prompts that are drawn. It grows with every draw, also for prompts drawn
+earlier.
 """
 
 import random

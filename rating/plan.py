@@ -1,9 +1,9 @@
 """A rating plan: which replies each person rates, drawn so that all models are seen alike; and its folder.
 
 Replies are in one sequence: prompt after prompt in random order, and for each prompt every model, the models
-always in the same order. Each person takes the next stretch of that row, and at its end it begins again. So
-nobody's counts of models differ by more than one, a person sees all models on the same prompts but for a
-prompt cut at either end, and no reply is rated twice before all were rated once.
+always in the same order. Each person takes the next stretch of that sequence, which starts again after its
+end. So nobody's counts of models differ by more than one, a person sees all models on the same prompts but
+for a prompt cut at either end, and no reply is rated twice before all were rated once.
 """
 
 import json

@@ -288,8 +288,8 @@ def reliability(caption: str, curve: Sequence[tuple[float, Estimate]], *, name: 
     ]
     middle, axis = SQUARE_TOP + SQUARE / 2, {"class_": "axis", "text_anchor": "middle"}
     parts += [
-        words("judge says, %", x=x(0.5), y=floor + 36, **axis),
-        words("people say, %", x=12, y=middle, **axis, transform=f"rotate(-90 12 {middle:g})"),
+        words("predicted, %", x=x(0.5), y=floor + 36, **axis),
+        words("observed, %", x=12, y=middle, **axis, transform=f"rotate(-90 12 {middle:g})"),
     ]
     description = "; ".join(
         f"predicted {100 * predicted:.0f}%, observed {100 * observed.value:.0f}%"

@@ -137,7 +137,7 @@ def _card(number_: int, item: JudgedConversation) -> Example:
     facts: dict[str, Any] = {
         "conversation": exchange.id,
         "model": exchange.model,
-        "feeling": exchange.emotion,
+        "emotion": exchange.emotion,
         "speaker": exchange.extra.get("speaker"),
         "as a whole": _label(item),
         "score": None if judgment.score is None else f"{number(judgment.score)} (from 1 to 3)",

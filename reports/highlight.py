@@ -62,7 +62,7 @@ def as_html(explanation: Explanation) -> str:
     """Make a paragraph in which each part is a mark; transparent colors suit light and dark pages."""
     marks = []
     for part in explanation.parts:
-        red, green, blue = _colour(part)
+        red, green, blue = _color(part)
         background = f"rgba({red}, {green}, {blue}, {0.6 * _strength(part):.2f})"
         # Half a character has no place in UTF-8.
         text = escape(part.text.encode("utf-8", "replace").decode("utf-8"))
@@ -88,7 +88,7 @@ def _strength(part: Part) -> float:
     return 0.0 if part.is_doubtful else min(1.0, abs(part.effect or 0.0) / STRONGEST)
 
 
-def _colour(part: Part) -> tuple[int, int, int]:
+def _color(part: Part) -> tuple[int, int, int]:
     return GREEN if (part.effect or 0.0) > 0 else RED
 
 
@@ -97,5 +97,5 @@ def _style(part: Part) -> Style:
     share = _strength(part)
     if part.effect is None or not round(part.effect, 2) or part.is_doubtful:
         return Style.null()
-    tint = (round(255 - (255 - level) * (0.25 + 0.75 * share)) for level in _colour(part))
+    tint = (round(255 - (255 - level) * (0.25 + 0.75 * share)) for level in _color(part))
     return Style.parse(f"black on rgb({','.join(map(str, tint))})")

@@ -71,9 +71,9 @@ class Example:
 class Section:
     """A part of the report; `key` explains the marks of its figures.
 
-    Only HTML shows `name`, where a link leads, and `short`, what the contents call it unless by its name.
-    Where it `is_beside`, its one figure is next to its tables if there is room. The last sections of a page
-    may be `is_folded`.
+    HTML only: `name` is the anchor, and `short` the entry in the contents (default: the name). With
+    `is_beside`, its one figure is next to its tables if there is room. Only the last sections of a page may
+    be `is_folded`.
     """
 
     name: str = ""

@@ -32,7 +32,7 @@ FEATURES, HEAD = "features", ("head.weight", "head.bias")  # names in the networ
 
 
 def fit_layer(inputs: Floats, labels: np.ndarray, prompts: np.ndarray) -> Any:
-    """Fit a logistic regression whose penalty predicts the labels under left-out prompts best."""
+    """Fit a logistic regression, with the penalty of the lowest log loss on left-out prompts."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 

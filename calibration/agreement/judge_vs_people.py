@@ -50,7 +50,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     `spearman`.
 
     With fewer than four raters the intervals are over prompts, and say nothing of people: `speaks_for`.
-    Those that allow for chance are undefined where people or the judge gave nearly always one label.
+    Those that allow for chance are undefined where people or the judge nearly always gave one label.
     """
     kind = paired.cluster_kind
     codes = paired.clusters(kind)

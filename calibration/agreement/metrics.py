@@ -283,7 +283,7 @@ def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:
 
 
 def refused_by_rarity(estimates: Mapping[str, Estimate], *parties: NDArray[Any]) -> dict[str, Estimate]:
-    """Estimates without those that allow for chance, where a party gave nearly always one level.
+    """Estimates without those that allow for chance, where a party nearly always gave one level.
 
     A handful of labels decides such a coefficient, and no interval shows that. Of a party that always says
     the same, as a baseline may, its value is what it is by definition, and has no interval.

@@ -52,9 +52,9 @@ def worst_disagreements(
         rows = np.flatnonzero((sign * excess > 0.5) & (sign * (paired.label - paired.rating) > 0))
         order = rows[np.lexsort((paired.id[rows], -np.round(surprise[rows], 9)))]
         first = list(dict.fromkeys(str(paired.id[row]) for row in order))[:EXAMPLES]
-        return tuple(map(tell, first))
+        return tuple(map(describe, first))
 
-    def tell(name: str) -> Disagreement:
+    def describe(name: str) -> Disagreement:
         rows, judgment, exchange = np.flatnonzero(paired.id == name), judgments[name], exchanges.get(name)
         return Disagreement(
             id=name,

@@ -364,7 +364,7 @@ def _count_as_bad(item: Difference, levels: Mapping[str, ComparedLevel]) -> Diff
 def _on_levels(
     basis: DifferenceEstimate, one: Mapping[str, Estimate], other: Mapping[str, Estimate]
 ) -> dict[str, Estimate]:
-    """Return the difference with the points that the levels state, where both rest on the line."""
+    """Return the differences of shares, of the levels themselves where both rest on the line."""
     if basis.how not in ("line", "both"):
         return dict(basis.shares)
     shares = {}

@@ -15,8 +15,8 @@ share the baseline. A window and not all nights: a drop after a hundred quiet ni
 **Overdispersion.** Nights may differ by more than decoding explains, since an endpoint may serve another
 build each night. The variance of nightly means over what decoding explains is the *overdispersion*. It is
 estimated from steps between consecutive nights; the largest is cut to the second largest, since it may be
-the change itself. A few nights are too few, so variation of one point is assumed with the weight
-of `PRIOR_NIGHTS` nights, and t replaces the normal.
+the change itself. A few nights do not suffice for this estimate, so variation of one point is assumed with
+the weight of `PRIOR_NIGHTS` nights, and t replaces the normal.
 
 **Assumed:** about equal noise from night to night, enough prompts (100 or so) for a nearly normal mean, and
 night-to-night variation without memory. Tests measure the rate of false alarms with heavy-tailed and skewed

@@ -64,7 +64,7 @@ class RatedModel:
 class RatedEstimate:
     """Shares or a mean by column, or a difference of two; `variance` counts raters and prompts.
 
-    All but the value are nan where one cluster of ratings alone cannot tell.
+    All but the value are nan with only one cluster of ratings.
     """
 
     value: Floats

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from data.errors import ROOT, UserError, install_hint, requirements
 from data.files import explain, read_toml
 from data.records import Exchange, to_plain
-from judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENCE, load_judge
+from judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENSE, load_judge
 from judge.llm.answer_prompts import Responder, read_model_config
 from judge.llm.endpoint import Endpoint, endpoints_of
 
@@ -51,7 +51,7 @@ def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     """All that can be looked at without a network; `folder` is where runs would go."""
     yield from check_packages()
     yield from check_judge(today)
-    yield Check("license of these judges", "ok", WEIGHTS_LICENCE)
+    yield Check("license of these judges", "ok", WEIGHTS_LICENSE)
     yield check_sample()
     yield from check_folder(folder)
 
@@ -161,13 +161,13 @@ def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
     from data.text import printable
     from reports.terminal import open_screen
 
-    colours = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+    colors = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     done = []
     console = open_screen()
     for check in checks:
         done.append(check)
         if not as_json:
-            line = Text(f"{check.status:<5} ", style=colours[check.status])
+            line = Text(f"{check.status:<5} ", style=colors[check.status])
             words = f"{check.name}: {check.says}" + (f"; {check.way_out}" if check.way_out else "")
             console.print(line + Text(printable(words), style=""), soft_wrap=True)
     failed = sum(check.status == "fail" for check in done)

@@ -156,7 +156,7 @@ def watch_scoring(path: Path, judge: "Judge") -> Iterator["OnProgress"]:
 
 
 def command_line(ctx: click.Context, **instead: Any) -> str:
-    """The command as it would be typed to give it again."""
+    """Return the command line that runs this command again."""
     words = [*shlex.split(program(ctx)), *ctx.command_path.split()[1:]]
     for parameter in ctx.command.params:
         value = instead.get(parameter.name or "", ctx.params.get(parameter.name or ""))

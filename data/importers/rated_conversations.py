@@ -206,7 +206,8 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
                 identity = f"{name}/{read_text(row, corpus.key)}"
                 about = {"id": identity, "rater": RATERS.get(rater, rater), "dimension": dimension}
                 score = intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
-                rated += [] if score is None else [identity]
+                if score is not None:
+                    rated.append(identity)
     return rated
 
 

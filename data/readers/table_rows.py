@@ -92,7 +92,7 @@ def stop_at_bad_row(bad: BadRow) -> NoReturn:
 def read_rows(
     path: Table, *, on_bad: OnBad = stop_at_bad_row, header: Header | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """Raw rows with their line numbers, from any format; the header goes to `header`."""
+    """Raw rows with their line numbers, from any format; `header` receives the columns and notes."""
     check_table(path)
     try:
         with store_errors(path) if isinstance(path, Remote) else nullcontext():
@@ -236,8 +236,8 @@ class TableRows:
         return self.requests[part["id"]]
 
     @property
-    def needs_word(self) -> bool:
-        """Return whether the choice of columns is ambiguous."""
+    def needs_note(self) -> bool:
+        """Return whether to report how the table was read: not simply by its own columns."""
         return bool(self.fit or self.header.notes or self.lacks_model or self.has_renamed)
 
     def say(self, name: str, rows: int, count: int) -> str:

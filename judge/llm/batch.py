@@ -231,7 +231,7 @@ def score_batch(
         )
     batch = BatchRun(judge, exchanges, run, limit)
     try:
-        while batch.has_work():
+        while batch.prepare():
             batch.submit_all()
             batch.collect_all()
             if batch.state.open and not wait:
@@ -269,8 +269,8 @@ class BatchRun:
         self.left = dict(still_to_judge(exchanges, run, reach))  # by position in the input
         self.client, self.key = judge.endpoint.open_client(), Key(judge.endpoint.key_env)
 
-    def has_work(self) -> bool:
-        """Write the parts still to submit; return whether any part is open."""
+    def prepare(self) -> bool:
+        """Judge the first exchange directly, write the others as parts, and return whether one is open."""
         wanted = [place for place in self.left if self.limit is None or place < self.limit]
         if wanted and not self.state.open:
             first, *rest = wanted

@@ -67,7 +67,8 @@ class PromptedJudge(LanguageModelJudge):
 
     `mode`: a reason and a label (direct), the rubric's components before the label (analytic), or one word
     (label): no reason then, and a few tokens of output. In that mode `constraint` names a server that is to
-    say nothing but a label. `max_tokens` is 512, and 4 in mode label (2048 for a model that reasons first).
+    say nothing but a label. By default `max_tokens` is 512, and 4 in mode label (2048 for a model that
+    reasons first).
 
     `probabilities`: from the `logprobs` of the label, from the parts of k `samples`, or `none`; `auto` takes
     samples where more than one is asked for, else logprobs where the server gives them. With neither, the

@@ -446,7 +446,7 @@ def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateRes
         (series.nights[at].night, item)
         for at in sorted(model.findings, reverse=True)
         for item in sorted(model.findings[at], key=_gravest_first)
-        # What these say is of that night only.
+        # Inconclusive gates are listed for the newest night only.
         if item.outcome != "inconclusive" or at == len(series.nights) - 1
     ]
     return rows[:LOGGED]

@@ -44,7 +44,7 @@ def say_choice_agreement(found: ChoiceAgreement) -> str:
     """In what part of the choices the judge agrees, beside chance and the longer reply."""
     beside = "chance is 50%"
     if found.longer is not None:
-        beside += f", the longer reply reaches {percent(found.longer.value)}"
+        beside += f", the longer reply reaches {percent(found.longer.value)}%"
     said = (
         f"{found.judge} scores the chosen reply higher in {percent(found.agreement)} percent of"
         f" {found.decided:,} choices by people; {beside}."

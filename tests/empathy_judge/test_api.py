@@ -94,6 +94,7 @@ def test_calibrate_compares_judges_and_saves_the_report() -> None:
         (lambda: ej.score("missing.jsonl"), "missing.jsonl: no such file"),
         (lambda: ej.score(RESPONSES, judge="lenght"), "did you mean 'length'"),
         (lambda: ej.score(RESPONSES, limti=3), "--limit"),
+        (lambda: ej.score(RESPONSES, limit=0), "0 is not in the range"),
         (lambda: ej.score([{"prompt": "I won!"}]), "response"),
     ],
 )
