@@ -153,7 +153,7 @@ def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | 
 
 
 def percent(share: AnyEstimate, *, glue: str = " ") -> str:
-    """Print a share, or an error of shares, in percent with its interval.
+    """Print a share, or an absolute error of shares, in percent with its interval.
 
     >>> percent({"value": 0.6289, "low": 0.603, "high": 0.659}), percent(0.031)
     ('62.9 [60.3, 65.9]', '3.1')

@@ -118,7 +118,7 @@ def trial_lines(evaluation: Row) -> list[str]:
         lines += ["", "Balanced accuracy (bal. acc.) is undefined where all replies get one label."]
     judge = evaluations[JUDGE]
     models = [
-        (row["model"], f"{row['people']:.3f}", f"{row['judge']:.3f}", percent(row["error"]))
+        (row["model"], f"{row['people']:.3f}", f"{row['judge']:.3f}", show(row["error"], digits=1, scale=100))
         for row in judge["models"]
     ]
     lines += ["", *_table(("model", "human Good share", "judge's Good share", "error, points"), models)]
