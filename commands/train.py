@@ -83,10 +83,10 @@ def train(
     with ratings of prompts that were left out of the fit. Both files have any shape that `calibrate` reads.
 
     The rest is about networks. EXCHANGES are prompts with their replies, and RATINGS their human ratings, as
-    `import` writes both. With --protocol held-out no judge is made: the recipe is trained six times, three
-    times without a group of rated sets with every text they share and a third of the models, and three times
-    without a fifth of the prompts with their raters. Its predictions are compared with the ratings that were
-    held out. Run the command again to resume.
+    `import` writes both. With --protocol held-out no judge is made: the recipe is trained three times, each
+    time without a group of rated sets with every text they share, a fifth of the prompts with their raters,
+    and a third of the models. Its predictions are compared with the ratings that were held out. Run the
+    command again to resume.
 
     --sets is a folder with one folder for each public set, as published: epitome, ieval, esconv, and so on. A
     recipe that names some under [sets] needs no EXCHANGES; sets with the weight 0 are only evaluated. With
