@@ -17,7 +17,7 @@ from calibration.pairing import given_labels
 from data.errors import UserError
 from data.files import replacing
 from data.rated_exchanges import RatedExchange
-from data.records import LABELS, to_plain
+from data.records import LABELS, Exchange, to_plain
 from data.runs import read_object, write_object
 from data.tables import write_rows
 from training.examples import under_another
@@ -36,8 +36,8 @@ PREDICTIONS = "held_out.jsonl.gz"  # beside a judge's card
 HELD_OUT = "held-out"  # the protocol of a judge of replies; it measures all of these:
 SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart", "model-apart", "relevance"
 JUDGE = "judge"  # among the predictions of a row
-PARTS = 3  # trainings of a trial that leave out models and sets, and as many that leave out raters
-BATCHES = 5  # of so many rating batches one is left out
+PARTS = 3  # trainings of a trial; each leaves out one of so many models
+BATCHES = 5  # and one of so many rating batches
 NO_CONTEXT = "judge, bare"  # the judge without emotion and situation
 HUMAN = "human"
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
@@ -48,8 +48,7 @@ class Split:
     """The data of one training, and what its judge then predicts.
 
     `raters` are ratings by other people of other prompts; `models` are all ratings of models that were left
-    out, with their raters; `items` are those of sets that were left out. The replies of `relevance` are also
-    shown under other prompts.
+    out, with their raters; `items` are those of sets that were left out.
     """
 
     name: str
@@ -57,65 +56,57 @@ class Split:
     raters: Sequence[RatedExchange] = ()
     models: Sequence[RatedExchange] = ()
     items: Sequence[RatedItem] = ()
-    relevance: Sequence[RatedExchange] = ()
 
 
-def split_parts(data: TrainingData, *, has_graded: bool = False) -> list[Split]:
-    """Yield three splits that leave out models and sets, then three that leave out raters.
+def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Split]:
+    """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
 
-    The first leave out a third of the models, a group of sets, and a fifth of the batches, whose replies are
-    shown under other prompts. The others leave out only the batches, because without a third of the models a
-    judge learns from half of the ratings. No rater, source or text of a set is on both sides; nor is a prompt
-    or batch, except that models that were left out answered prompts that others answered, too. Sets with the
-    weight 0, which no training reads, are predicted by a further training on everything.
+    No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
+    left out answered prompts that others answered, too. Sets with the weight 0, which no training reads, are
+    predicted by a further training on everything.
     """
     batches = sorted({rated.batch for rated in data.ratings}, key=lambda name: (len(name), name))
     models = sorted({rated.exchange.model for rated in data.ratings})
-    splits = []
     for part in range(PARTS):
         out_models = models[part::PARTS] if len(models) >= PARTS else []
         out_batches = batches[part::BATCHES] if len(batches) >= BATCHES else []
         held_models = [rated for rated in data.ratings if rated.exchange.model in out_models]
-        held_batches = [rated for rated in data.ratings if rated.batch in out_batches]
-        others = [rated for rated in held_batches if rated.exchange.model not in out_models]
+        held_batches = [
+            rated
+            for rated in data.ratings
+            if rated.batch in out_batches and rated.exchange.model not in out_models
+        ]
+        raters = {rated.rater for rated in (*held_models, *held_batches)}
+        prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
+        train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
         items = [item for item in data.items if RATED_SETS[item.set].part == part]
-        if held_models or items:
-            left = _leave_out(data, batches=others, models=held_models, items=items)
-            splits.append(
-                Split(name=f"part-{part}", train=left, models=held_models, items=items, relevance=others)
+        if not (held_models or held_batches or items):
+            continue
+        kept = [item for item in data.items if RATED_SETS[item.set].part != part]
+        of_items = [exchange for item in items for exchange in item.exchanges]
+        of_ratings = [rated.exchange for rated in held_batches]
+        left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
+        if left.ratings or left.items or has_graded:
+            yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
+        elif not data.evaluation_items:
+            raise UserError(
+                "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
+                "trial needs people who rated only part of the replies, or other rated sets under [sets]"
             )
-        if held_batches:
-            left = _leave_out(data, batches=held_batches)
-            splits.append(Split(name=f"raters-{part}", train=left, raters=held_batches))
     if tested := data.evaluation_items:
-        splits.append(Split(name=f"part-{PARTS}", train=_leave_out(data, items=tested), items=tested))
-    usable = [split for split in splits if split.train.ratings or split.train.items or has_graded]
-    if splits and not usable:
-        raise UserError(
-            "nothing is left to train on: every rating is of a rater or a prompt that is held out; a trial "
-            "needs people who rated only part of the replies, or other rated sets under [sets]"
-        )
-    return sorted(usable, key=lambda split: split.name)
+        texts = [exchange for item in tested for exchange in item.exchanges]
+        yield Split(name=f"part-{PARTS}", train=_without_texts(data, texts), items=tested)
 
 
-def _leave_out(
-    data: TrainingData,
-    *,
-    batches: Sequence[RatedExchange] = (),
-    models: Sequence[RatedExchange] = (),
-    items: Sequence[RatedItem] = (),
+def _without_texts(
+    data: TrainingData, of_items: Sequence[Exchange], of_ratings: Sequence[Exchange] = ()
 ) -> TrainingData:
-    """Return data for training that shares no rater, prompt, set or text with what is held out."""
-    raters = {rated.rater for rated in (*batches, *models)}
-    out_batches, sets = {rated.batch for rated in batches}, {item.set for item in items}
-    prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
-    train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
-    of_items = [exchange for item in items for exchange in item.exchanges]
-    ids = {each.id for each in drop_shared([rated.exchange for rated in train], of_items)}
-    held_out = [*of_items, *(rated.exchange for rated in batches)]
+    """Return data for training that shares no text with what is held out."""
+    ids = {each.id for each in drop_shared([rated.exchange for rated in data.ratings], of_items)}
+    held_out = [*of_items, *of_ratings]
     return TrainingData(
-        ratings=[rated for rated in train if rated.exchange.id in ids],
-        items=drop_shared([item for item in data.items if item.set not in sets], held_out),
+        ratings=[rated for rated in data.ratings if rated.exchange.id in ids],
+        items=drop_shared(data.items, held_out),
         texts=drop_shared(data.texts, held_out),
     )
 
@@ -222,7 +213,7 @@ def run_trial(
     """
     from training.fine_tune import train_judge
 
-    splits = split_parts(data, has_graded=any(recipe.ours for recipe in recipes))
+    splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
     plan = {"protocol": HELD_OUT, "evaluation_items": digest_items(data.evaluation_items)}
     check_plan(folder, {**plan, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):
@@ -335,7 +326,7 @@ def _predict_ratings(
 def _predict_misfits(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
     """Return one row for each held-out reply: as it was, under another prompt, and replaced by a constant."""
     chance = random.Random(0)
-    exchanges = [rated.exchange for rated in split.relevance]
+    exchanges = [rated.exchange for rated in split.raters]
     if len({exchange.prompt for exchange in exchanges}) < 2:
         return []
     shown = {
@@ -349,7 +340,7 @@ def _predict_misfits(split: Split, trained: "TrainedNetworks") -> list[dict[str,
     predicted = {name: trained.predict(each) for name, each in shown.items()}
     return [
         {"batch": rated.batch, **{name: _rounded(table[place]) for name, table in predicted.items()}}
-        for place, rated in enumerate(split.relevance)
+        for place, rated in enumerate(split.raters)
     ]
 
 

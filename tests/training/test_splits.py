@@ -15,39 +15,39 @@ from training.training_data import TrainingData
 from training.trials import BASELINES, PARTS, Split, fit_length, split_parts
 
 
-def test_a_part_leaves_out_models_or_raters_each_with_their_prompts(examples: list[RatedExchange]) -> None:
-    splits = {split.name: split for split in split_parts(TrainingData(ratings=examples))}
-    assert [*splits] == [f"{kind}-{part}" for kind in ("part", "raters") for part in range(PARTS)]
-    models = Counter(rated.exchange.model for split in splits.values() for rated in split.models)
+def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(
+    examples: list[RatedExchange],
+) -> None:
+    splits = list(split_parts(TrainingData(ratings=examples)))
+    assert [split.name for split in splits] == ["part-0", "part-1", "part-2"]
+    models = Counter(rated.exchange.model for split in splits for rated in split.models)
     assert models == Counter(rated.exchange.model for rated in examples), "every model once, with all ratings"
-    for name, split in splits.items():
-        batches = split.raters or split.relevance
+    for split in splits:
+        (model,) = {rated.exchange.model for rated in split.models}
         trained = {rated.exchange.model for rated in split.train.ratings}
-        left_out = {rated.exchange.model for rated in split.models}
-        assert len(left_out) == (name.startswith("part")) and left_out.isdisjoint(trained)
-        assert {rated.exchange.model for rated in batches} == trained
+        assert model not in trained and {rated.exchange.model for rated in split.raters} == trained
         assert {rated.rater for rated in split.train.ratings}.isdisjoint(
-            rated.rater for rated in (*batches, *split.models)
+            rated.rater for rated in (*split.raters, *split.models)
         )
         for key in ("batch", "group"):
-            names = [{getattr(rated, key) for rated in side} for side in (split.train.ratings, batches)]
+            names = [{getattr(rated, key) for rated in side} for side in (split.train.ratings, split.raters)]
             assert names[0].isdisjoint(names[1])
-        assert len(split.train.ratings) == 4 * len(batches) == 32 * len(trained)
+        assert len(split.train.ratings) == 4 * len(split.raters) == 64
 
 
 def test_a_rater_or_prompt_on_both_sides_is_left_out(examples: list[RatedExchange]) -> None:
     busy = [replace(e, rater="busy") if e.batch in ("batch-0", "batch-1") else e for e in examples]
     again = replace(examples[0], batch="batch-7", rater="rater-7-ada")
     for split in split_parts(TrainingData(ratings=[*busy, again])):
-        held_out = (*split.raters, *split.models, *split.relevance)
+        held_out = (*split.raters, *split.models)
         assert {rated.rater for rated in split.train.ratings}.isdisjoint(rated.rater for rated in held_out)
         assert {rated.group for rated in split.train.ratings}.isdisjoint(
-            rated.group for rated in (*split.raters, *split.relevance)
+            rated.group for rated in split.raters
         )
 
 
 def held_out_of(ratings: list[RatedExchange]) -> list[Split]:
-    return split_parts(TrainingData(ratings=ratings))
+    return list(split_parts(TrainingData(ratings=ratings)))
 
 
 def test_data_that_cannot_be_split_is_left_whole_or_refused(examples: list[RatedExchange]) -> None:
