@@ -13,6 +13,7 @@ from data.crisis import danger_said
 from data.readers.chat_turns import is_answering
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
+GOOD_ABOVE: Final = 0.55  # of the thresholds tried, labels agreed best with held-out ratings by this one
 EMPATHY: Final = "empathy"  # the default dimension of ratings
 EMOTIONS: Final = tuple(
     "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
@@ -130,7 +131,7 @@ def shape_of(exchange: Exchange) -> dict[str, int]:
 def label_of(probabilities: Mapping[str, float]) -> str:
     """Return the label of a probability for every level, worst level first; every judge is labelled by it.
 
-    It is the likeliest level, of equal ones the lowest; but Good needs more than one half, else it is Okay.
+    It is the likeliest level, of equal ones the lowest; but Good needs more than `GOOD_ABOVE`, else Okay.
     The likeliest label of nearly every reply in the crowd study is Good, which does not tell replies apart.
 
     >>> label_of({"Bad": 0.1, "Okay": 0.3, "Good": 0.6}), label_of({"Bad": 0.2, "Okay": 0.35, "Good": 0.45})
@@ -139,7 +140,7 @@ def label_of(probabilities: Mapping[str, float]) -> str:
     ('Bad', '3')
     """
     likeliest = max(probabilities, key=probabilities.__getitem__)
-    is_weak_good = likeliest == "Good" and probabilities[likeliest] <= 0.5
+    is_weak_good = likeliest == "Good" and probabilities[likeliest] <= GOOD_ABOVE
     return "Okay" if is_weak_good and tuple(probabilities) == LABELS else likeliest
 
 

@@ -44,8 +44,6 @@ GLAD_EMOTIONS = frozenset(
         "trusting",
     }
 )  # of the study's 32
-UNFIT_KINDS = ("contradicting", "wrong valence")  # of graded replies: warm ones that do not fit their prompt
-UNFIT_REPEATS = 3  # times that these are shown in an epoch
 MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 
 
@@ -188,29 +186,6 @@ def under_another(exchange: Exchange, others: Sequence[Exchange], chance: random
     prompts = (chance.choice(others) for _ in range(MAX_DRAWS))
     other = next((each for each in prompts if each.prompt != exchange.prompt), exchange)
     return replace(other, response=exchange.response)
-
-
-def examples_of_fit(data: TrainingData, chance: random.Random) -> list[TrainingExample]:
-    """Return replies that fit their prompts, as Good, and as many that do not, as Bad.
-
-    These are the same replies under other prompts of their set, and written ones that contradict what was
-    said or answer it with the wrong feeling.
-    """
-    groups: dict[str, list[Exchange]] = defaultdict(list)
-    groups[""] = [rated.exchange for rated in data.ratings]
-    for item in data.items:
-        groups[item.set].append(chance.choice(item.exchanges))
-    written = [reply.exchange for reply in read_graded_replies()]
-    groups[OURS] = [exchange for exchange in written if exchange.model not in UNFIT_KINDS]
-    fitting = [exchange for group in groups.values() for exchange in group]
-    unfit = [exchange for exchange in written if exchange.model in UNFIT_KINDS] * UNFIT_REPEATS
-    for group in groups.values():
-        unfit += (under_another(exchange, group, chance) for exchange in group)
-    return [
-        TrainingExample(exchanges=(perturb_some(exchange, chance),), target=target)
-        for exchanges, target in ((fitting, (0.0, 0.0, 1.0)), (unfit, (1.0, 0.0, 0.0)))
-        for exchange in exchanges
-    ]
 
 
 def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:

@@ -28,7 +28,6 @@ from training.examples import (
     examples_from_graded_replies,
     examples_from_ratings,
     examples_from_sets,
-    examples_of_fit,
     grades_to_labels,
     join_replies,
     perturb_some,
@@ -67,8 +66,6 @@ def train_judge(
     def make_examples(network_data: str, chance: random.Random) -> list[TrainingExample]:
         if texts and targets is not None:
             return distill(data, texts, targets, recipe, chance)
-        if network_data == "fit":
-            return examples_of_fit(data, chance)
         examples = examples_from_ratings(data.ratings)
         if network_data in ("all", "sets"):
             examples += examples_from_sets(data.items, recipe.sets, replies=recipe.replies, chance=chance)

@@ -25,7 +25,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Amount = Annotated[float, Field(strict=True, ge=0)]
 AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
 SetWeights = Mapping[Annotated[str, AfterValidator(_check_set)], Amount]
-NetworkData = Literal["all", "sets", "ours", "labels", "fit"]
+NetworkData = Literal["all", "sets", "ours", "labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,6 @@ class Recipe:
     mixtures: Count = 0  # replies to one prompt joined into a long one that the teachers label
     # Networks whose probabilities are averaged, each named by its data beside the crowd study's labels:
     # "sets" other rated sets, "ours" graded replies, "all" both, each with grades; "labels" nothing else.
-    # "fit" learns no rating, but whether a reply fits its prompt.
     # With teachers all learn the teachers' probabilities.
     networks: Annotated[Sequence[NetworkData], Field(min_length=1)] = field(default_factory=lambda: ["all"])
     seed: Count = 0

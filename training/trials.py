@@ -38,7 +38,6 @@ SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart",
 JUDGE = "judge"  # among the predictions of a row
 PARTS = 3  # trainings of a trial; each leaves out one of so many models
 BATCHES = 5  # and one of so many rating batches
-NO_CONTEXT = "judge, bare"  # the judge without emotion and situation
 HUMAN = "human"
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
 
@@ -308,7 +307,6 @@ def _predict_ratings(
         return []
     predictions = {
         JUDGE: trained.predict(exchanges),
-        NO_CONTEXT: trained.predict([replace(each, emotion=None, situation=None) for each in exchanges]),
         **{name: predict(split.train.ratings, ratings) for name, predict in BASELINES.items()},
     }
     return [

@@ -24,7 +24,6 @@ from training.examples import (
     MIDDLE,
     SPREAD,
     SUITED,
-    UNFIT_KINDS,
     UNKNOWN,
     UNSUITED,
     TrainingExample,
@@ -34,7 +33,6 @@ from training.examples import (
     examples_from_graded_replies,
     examples_from_ratings,
     examples_from_sets,
-    examples_of_fit,
     grades_to_labels,
     join_replies,
     put_constants,
@@ -232,17 +230,6 @@ def test_constant_replies_score_by_whether_their_feeling_suits_the_prompt() -> N
             assert (reply.exchange.prompt, reply.score) == (exchange.prompt, expected)
     kept_back = {reply.text for reply in read_constant_replies("evaluation")}
     assert len(kept_back) == 20 and kept_back.isdisjoint(feelings)
-
-
-def test_fit_is_learned_from_pairs_as_they_were_and_from_those_that_do_not_fit(corpus: TrainingData) -> None:
-    examples = examples_of_fit(corpus, random.Random(0))
-    shares = Counter(example.target for example in examples)
-    assert set(shares) == {(0.0, 0.0, 1.0), (1.0, 0.0, 0.0)}
-    written = [reply.exchange for reply in read_graded_replies()]
-    unfit = sum(exchange.model in UNFIT_KINDS for exchange in written)
-    assert unfit == 1040
-    assert shares[0.0, 0.0, 1.0] == len(corpus.ratings) + len(corpus.items) + len(written) - unfit
-    assert shares[1.0, 0.0, 0.0] == shares[0.0, 0.0, 1.0] + 3 * unfit
 
 
 def test_altered_replies() -> None:

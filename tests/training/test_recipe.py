@@ -47,7 +47,7 @@ def test_a_teacher_with_teachers_is_refused(tmp_path: Path) -> None:
         ("dropout = '0.1'", "dropout: input should be a valid number"),
         ("dropout = nan", "dropout: input should be a finite number"),
         ("networks = []", "networks: value should have at least 1 item"),
-        ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'ours', 'labels' or 'fit'"),
+        ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'ours' or 'labels'"),
         ("epochs = ", r"not TOML"),
         ("\x00", r"not TOML"),
     ],

@@ -302,12 +302,11 @@ def test_each_network_uses_the_data_that_its_recipe_names(
         "sets": {"", GRADES, *sets},
         "ours": {"", GRADES, OURS},
         "labels": {""},
-        "fit": {""},
     }
     used_by.clear()
     with pytest.raises(StopIteration):
         train_judge(replace(corpus, ratings=[]), [recipe])
-    assert list(used_by) == ["all", "sets", "ours", "fit"], "without ratings there are no labels"
+    assert list(used_by) == ["all", "sets", "ours"], "without ratings there are no labels"
 
 
 def test_no_data_and_unreadable_bases_are_refused(

@@ -27,7 +27,6 @@ from training.trials import (
     BASELINES,
     JUDGE,
     MODEL_APART,
-    NO_CONTEXT,
     PLAN,
     RATERS_APART,
     RELEVANCE,
@@ -147,9 +146,8 @@ def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
     by_rater = [row for row in rows if row["protocol"] == RATERS_APART]
     assert len({row["batch"] for row in by_rater}) == 6 and len(by_rater) == 6 * 2 * 4
     for row in (*by_model, *by_rater):
-        assert list(row["predictions"]) == [JUDGE, NO_CONTEXT, *BASELINES]
+        assert list(row["predictions"]) == [JUDGE, *BASELINES]
         assert all(sum(parts) == pytest.approx(1, abs=2e-5) for parts in row["predictions"].values())
-        assert row["predictions"][JUDGE] != row["predictions"][NO_CONTEXT]
     assert sum(row["protocol"] == RELEVANCE for row in rows) == len(by_rater)
 
 
