@@ -43,6 +43,8 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_accuracy": reference_tables.accuracy,
         "table_model_errors": reference_tables.model_errors,
         "table_sets_apart": reference_tables.sets_apart,
+        "table_relevance": reference_tables.relevance,
+        "table_fresh_texts": reference_tables.fresh_texts,
         "table_external_sets": external_figures.external_sets,
         "table_prompt_fit": reference_tables.prompt_fit,
         "table_simulated_answers": reference_tables.simulated_answers,

@@ -33,7 +33,7 @@ SAMPLE: Final = Exchange(
     response="I'm so sorry. That is a lot to carry alone. Would it help to think about what to say first?",
     emotion="anxious",
 )
-KNOWN: Final = {"057132aa0aab": (0.075119, 0.267957, 0.656925)}
+KNOWN: Final = {"8cdda9484618": (0.067496, 0.289905, 0.642599)}
 CLOSE, ODD = 0.01, 0.05  # another processor rounds states to 8 bits a little differently; more is damage
 
 

@@ -10,13 +10,18 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
+import numpy as np
 
 import cli
 import empathy_judge
+from calibration.agreement.metrics import auc_of
+from calibration.bootstrap import resample_clusters, sample
+from calibration.cluster import NORMAL, wilson_interval
+from calibration.pairing import given_labels
 from data import errors
 from data.readers.table_rows import SHAPES
-from data.records import Exchange, Judgment, Rating, Turn
-from data.text import show
+from data.records import Exchange, Judgment, Rating, Turn, to_plain
+from data.text import percent, show
 from filling.figures import card, evaluation
 from judge.base import JUDGES, option_types
 from judge.llm.endpoint import Endpoint
@@ -63,6 +68,7 @@ PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "J
 # The columns of the table of accuracy, and its rows: a name, and whose figures of the judge's card.
 MEASURES: Final = {
     "QWK": "qwk",
+    "QWK of labels": "label_qwk",
     "Spearman": "spearman",
     "balanced accuracy": "balanced_accuracy",
     "AUC Bad": "auc_bad",
@@ -70,11 +76,24 @@ MEASURES: Final = {
 }
 RIVALS: Final = {
     "**classifier**": "judge",
-    "classifier, without emotion and situation": "judge, bare",
     "TF-IDF + logistic regression": "TF-IDF",
-    "oracle that knows the source": "arm oracle",
+    "oracle that knows the source": "model oracle",
     "reply length": "length",
     "majority": "majority",
+}
+FRESH_TEXTS: Final = Path(__file__).parents[1] / "figures" / "fresh_texts.json"
+FRESH_TEXTS_ROWS: Final = {  # the kind of text, and the rating of the label that is counted
+    "harmful labeled Good": ("harmful", 3),
+    "excellent labeled Bad": ("excellent", 1),
+    "excellent labeled Good": ("excellent", 3),
+    "harmful with a question added, labeled Good": ("harmful, question added", 3),
+    "harmful in capitals, labeled Good": ("harmful, in capitals", 3),
+}
+RELEVANCE: Final = {
+    "labeled Good under their own prompts": "own",
+    "labeled Good under another prompt of the study": "other",
+    "one of 20 friendly constant texts instead, labeled Good": "constant",
+    "score higher under their own prompt than under another": "own_higher",
 }
 # The columns of the tables of answers on unrated models, and the checks whose worst figure each has.
 ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
@@ -234,17 +253,17 @@ def accuracy() -> str:
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
         rows.append([name, *(show(cell, digits=2) for cell in cells)])
-    rows.append(["two people (pilot study)", "0.28", "", "", "", ""])
+    rows.append(["two people (pilot study)", "", "0.28", "", "", "", ""])
     return table(["new raters and prompts", *MEASURES], rows)
 
 
 def model_errors() -> str:
     """Return the error of the Good share of each source left out of training, from the judge's card."""
     models = sorted(
-        evaluation("model-apart")["models"], key=lambda item: item["share_error"]["value"], reverse=True
+        evaluation("model-apart")["models"], key=lambda item: item["error"]["value"], reverse=True
     )
     rows = (
-        [item["model"], f"{100 * item['crowd']['Good']:.1f}%", show(item["share_error"], digits=1, scale=100)]
+        [item["model"], f"{100 * item['people']:.1f}%", show(item["error"], digits=1, scale=100)]
         for item in models
     )
     return table(["source left out", "human Good share", "error of the judge, points"], rows)
@@ -262,6 +281,34 @@ def sets_apart() -> str:
         rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
     heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "GPT as judge"]
     return table(heads, rows)
+
+
+def relevance() -> str:
+    """Return how often held-out replies are labeled Good, as they were and misplaced, from the card."""
+    measured = card()["evidence"]["relevance"]
+    rows = [[name, f"{percent(measured[key])}%"] for name, key in RELEVANCE.items()]
+    return table(["replies that were left out of training", "share"], rows)
+
+
+def fresh_texts() -> str:
+    """Return how replies that were written after the judge was finished are labeled, from its predictions."""
+    judges = json.loads(FRESH_TEXTS.read_text(encoding="utf-8"))["judges"]
+    columns = []
+    for predicted in judges.values():
+        tables = {kind: np.array(list(rows.values())) for kind, rows in predicted.items()}
+        both = np.concatenate([tables["excellent"], tables["harmful"]])
+        is_excellent = np.arange(len(both)) < len(tables["excellent"])
+        drawn = resample_clusters(len(both), rng=np.random.default_rng(0), draws=1000)
+        statistics = {"auc": auc_of(is_excellent, both @ np.arange(1.0, 4.0))}
+        cells = [show(to_plain(sample(statistics, np.arange(len(both)), drawn)["auc"].estimate()), digits=2)]
+        for kind, label in FRESH_TEXTS_ROWS.values():
+            labels = given_labels(tables[kind])
+            share = float((labels == label).mean())
+            low, high = wilson_interval(np.array(share), np.array(len(labels)), NORMAL)
+            cells.append(f"{100 * share:.0f}% [{100 * low:.0f}, {100 * high:.0f}]")
+        columns.append(cells)
+    heads = ("AUC of excellent against harmful", *FRESH_TEXTS_ROWS)
+    return table(["", *judges], [list(row) for row in zip(heads, *columns, strict=True)])
 
 
 def prompt_fit() -> str:

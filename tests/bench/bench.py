@@ -137,14 +137,37 @@ def measure_classifier(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     """The classifier on the CPU."""
     few, many = (2, 6) if quick else (100, 700)
     files = [write_samples(scratch / f"{count}.jsonl", count) for count in (few, many)]
-    rates = in_turns(
-        {"classifier": lambda number: further_rate(*files, scratch / f"{number}")}, 1 if quick else 3
-    )
-    yield Figure(name="classifier", value=rates["classifier"], unit="/s", meaning="replies, beyond the start")
+    contenders: dict[str, Callable[[int], float]] = {
+        "classifier": lambda number: further_rate(*files, scratch / f"{number}"),
+        "transformers' pipeline": lambda number: pipeline_rate(files[1]),
+    }
+    for name, rate in in_turns(contenders, 1 if quick else 3).items():
+        yield Figure(name=name, value=rate, unit="/s", meaning="replies, beyond the start")
     peaks = [run_cli("score", path, "--out", scratch / f"memory-{path.stem}").mib for path in files]
     yield Figure(
         name="memory", value=peaks[1], unit=" MiB", most=1.2 * peaks[0], meaning=f"of {many} replies"
     )
+
+
+def pipeline_rate(path: Path) -> float:
+    """Return replies a second of transformers' own pipeline with an untrained network of the same shape."""
+    from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast, pipeline
+
+    weights = ROOT / "judge" / "weights" / "classifier"
+    card = json.loads((weights / "card.json").read_text(encoding="utf-8"))
+    path_of_tokenizer = str(weights / "tokenizer.json")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=path_of_tokenizer, pad_token="<|im_end|>")
+    shape = {"intermediate_size": 1536, "num_key_value_heads": 3, "vocab_size": len(tokenizer)}
+    config = LlamaConfig(**card["config"], **shape, num_labels=3, pad_token_id=tokenizer.pad_token_id)
+    classify = pipeline(
+        "text-classification", model=LlamaForSequenceClassification(config).eval(), tokenizer=tokenizer
+    )
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    texts = [f"{row['prompt']}\n{row['response']}" for row in rows]
+    classify(texts[:2])
+    started = perf_counter()
+    classify(texts, batch_size=8)
+    return len(texts) / (perf_counter() - started)
 
 
 def measure_gpu(scratch: Path, *, quick: bool) -> Iterator[Figure]:

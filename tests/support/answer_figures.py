@@ -13,14 +13,13 @@ from typing import Any, Final
 from answer_worlds import BEYOND, WORLDS, measure
 from rated_systems import RatedSystems, differences_held, levels_held, rated_systems, signs
 from repository import ROOT
-from system_means import STUDY_ONLY
 
 from calibration.shares.transport import CalibratedModels
 
 FILE: Final = ROOT / "docs" / "figures" / "answers.json"
 DEFAULT: Final = "classifier"
-BY_BOTH, RECORDED = "classifier on the study", "recorded language models"
-REAL_WORLDS: Final = (STUDY_ONLY, BY_BOTH, RECORDED)
+RECORDED: Final = "recorded language models"
+REAL_WORLDS: Final = (DEFAULT, RECORDED)
 CERTAIN: Final = (0.95, 0.88)
 
 
@@ -113,12 +112,8 @@ def real_figures(world: str) -> list[Figure]:
 
 
 def _sets(world: str) -> list[RatedSystems]:
-    """Return the sets: recorded judges, or the study by one judge and the other sets by the encoder."""
-    if world == RECORDED:
-        return [item for item in rated_systems() if item.judge not in (DEFAULT, STUDY_ONLY)]
-    study = STUDY_ONLY if world == STUDY_ONLY else DEFAULT
-    mine = [item for item in rated_systems() if item.judge in (DEFAULT, STUDY_ONLY)]
-    return [item for item in mine if item.set != "study" or item.judge == study]
+    """Return the sets by recorded judges, or by the default judge."""
+    return [item for item in rated_systems() if (item.judge == DEFAULT) == (world == DEFAULT)]
 
 
 def _calibration_of_another_set(item: RatedSystems) -> CalibratedModels:
@@ -126,11 +121,10 @@ def _calibration_of_another_set(item: RatedSystems) -> CalibratedModels:
 
     A recorded judge is calibrated on the next attribute: its scores compare with no other judge's.
     """
-    if item.judge in (DEFAULT, STUDY_ONLY):
-        wanted = "dstc9" if item.set == "study" else "study"
-        by_encoder = (each for each in rated_systems() if each.judge == STUDY_ONLY)
-        return next(each for each in by_encoder if each.set == wanted).calibrated
     mine = [each for each in rated_systems() if each.judge == item.judge]
+    if item.judge == DEFAULT:
+        wanted = "dstc9" if item.set == "study" else "study"
+        return next(each for each in mine if each.set == wanted).calibrated
     return mine[(mine.index(item) + 1) % len(mine)].calibrated
 
 

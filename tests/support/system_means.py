@@ -1,13 +1,13 @@
 """Means of systems by a judge and by people, for every rated set with several systems.
 
 They show how far a judge deviates from people from system to system, which is the prior of calibrated levels
-and verdicts. No judge was trained on the ratings it is compared with: the study's models are left out one at
-a time, and the other sets were scored by an encoder that was trained on the study's ratings alone. The
-language models' scores of mental-align are recorded there. The file holds no texts.
+and verdicts. No judge was trained on the ratings it is compared with: the default's are from its trials, with
+models and sets left out, as its card records them. The language models' scores of mental-align are recorded
+there. The file holds no texts.
 
     PYTHONPATH=. python tests/support/system_means.py DATA_FOLDER
 
-writes `tests/data/system_means.json`, where the means of that encoder stay as they are.
+writes `tests/data/system_means.json`.
 """
 
 import json
@@ -26,10 +26,9 @@ from data.importers import import_source
 from data.records import LABELS
 from judge.base import WEIGHTS
 from judge.onnx_model import CARD
-from training.trials import JUDGE, MODEL_APART
+from training.trials import JUDGE, MODEL_APART, SETS_APART
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
-STUDY_ONLY: Final = "encoder trained on the study alone"
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"
 GOOD: Final = LABELS[-1]
 
@@ -59,8 +58,8 @@ def read_system_means() -> list[SystemMean]:
     return [SystemMean(**row) for row in json.loads(FILE.read_text(encoding="utf-8"))["systems"]]
 
 
-def study_means(name: str) -> Iterator[SystemMean]:
-    """Return the models of the study, each scored by a judge that was trained without it."""
+def left_out_means(name: str) -> Iterator[SystemMean]:
+    """Return the systems of all sets, each scored by a judge that was trained without it."""
     folder = WEIGHTS / name
     card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     spread = read_calibration(folder / CALIBRATION_FILE).calibrated_models[GOOD].prompt_variance or 0.0
@@ -69,12 +68,24 @@ def study_means(name: str) -> Iterator[SystemMean]:
             set="study",
             judge=name,
             system=model["model"],
-            judge_mean=model["judge"][GOOD],
+            judge_mean=model["judge"],
             judge_sd=spread**0.5,
-            human_mean=model["crowd"][GOOD],
-            human_error=model["crowd_standard_error"],
+            human_mean=model["people"],
+            human_error=model["people_standard_error"],
             n=model["ratings"],
         )
+    for each in card["evidence"][SETS_APART]["sets"]:
+        for system in each["systems"]:
+            yield SystemMean(
+                set=each["set"],
+                judge=name,
+                system=system["system"],
+                judge_mean=system["judge"],
+                judge_sd=system["judge_sd"],
+                human_mean=system["human"],
+                human_error=system["human_error"],
+                n=system["items"],
+            )
 
 
 def recorded_means(folder: Path) -> Iterator[SystemMean]:
@@ -108,8 +119,7 @@ def _figures(judged: list[float], human: list[float], clusters: list[str]) -> di
 
 def main(folder: Path) -> None:
     """Write the means of every set."""
-    encoder = [mean for mean in read_system_means() if mean.judge == STUDY_ONLY]
-    means = [*study_means("classifier"), *encoder, *recorded_means(folder)]
+    means = [*left_out_means("classifier"), *recorded_means(folder)]
     rounded = (
         {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(mean).items()}
         for mean in means
