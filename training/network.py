@@ -1,11 +1,9 @@
 """The network of a classifier: a pretrained base, a pooled state, and three logits."""
 
 from collections.abc import Sequence
-from contextlib import redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from data.errors import UserError
 from data.records import Exchange
 from judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
+from judge.classifier.pretrained import load_pretrained
 from training.environment import find_base
 from training.recipe import Recipe
 
@@ -179,26 +178,9 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, ReplyTokeniz
 @cache
 def load_base(name: str) -> tuple[Any, ReplyTokenizer]:
     """Load a base by the name of the package that carries it, or a transformers folder by its path."""
-    from tokenizers import Tokenizer
-    from transformers import AutoModel, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
     folder = find_base(name)
-    weights = next(folder.glob("*.gguf"), None)
-    wanted = () if weights else ("config.json", "tokenizer.json")
-    if missing := [name for name in wanted if not (folder / name).exists()]:
-        raise UserError(f"{folder}: not the folder of a base ({' and '.join(missing)} missing)")
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    if weights is None:
-        base = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-    else:
-        with redirect_stderr(StringIO()):  # this progress bar cannot be switched off
-            base = AutoModel.from_pretrained(folder, gguf_file=weights.name, dtype=torch.float32)
+    base, tokenizer = load_pretrained(next(folder.glob("*.gguf"), folder))
     kind = base.config.model_type
     if kind in UNSUPPORTED:
         raise UserError(f"{folder}: a {kind} base; encoders must be of the kind {' or '.join(ENCODERS)}")
-    if weights is None:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=weights.name).backend_tokenizer
     return base, ReplyTokenizer(tokenizer, is_decoder=kind not in ENCODERS)

@@ -46,6 +46,8 @@ class Decoder:
     Not `transformers.LlamaModel`: importing it takes 8 s, most of the time that one reply may take.
     """
 
+    batch_tokens = BATCH_TOKENS
+
     def __init__(self, weights: Mapping[str, np.ndarray], config: Mapping[str, Any], device: str) -> None:
         import torch
 
@@ -72,7 +74,7 @@ class Decoder:
         lengths = np.array([len(ids) for ids in replies], dtype=np.int64)
         order, start, batches = np.argsort(-lengths, kind="stable"), 0, []
         while start < len(order):
-            batch = order[start : start + max(1, BATCH_TOKENS // lengths[order[start]])]
+            batch = order[start : start + max(1, self.batch_tokens // lengths[order[start]])]
             padded = np.zeros((len(batch), lengths[batch[0]]), dtype=np.int64)
             for row, index in enumerate(batch):
                 padded[row, : lengths[index]] = replies[index]

@@ -52,15 +52,19 @@ class ClassifierJudge(Judge):
     name = "classifier"
     folder: Path
     shipped = WEIGHTS / "classifier"
+    required_files: tuple[str, ...] = (MODEL,)
 
     def __init__(self, *, weights: str = "", rubric: str = "crowd", device: str = "") -> None:
         self.folder = Path(weights) if weights else self.shipped
         self.rubric = read_rubric(rubric)
         self.card = read_card(self.folder)
         self.name = str(self.card.get("name", self.name))
-        if MODEL not in self.card["files"]:
-            raise UserError(f"{self.folder}: no {MODEL} on its card, so it is not a {self.name} judge")
-        self.version = version_of(check_files(self.folder, self.card["files"]))
+        if missing := [name for name in self.required_files if name not in self.card["files"]]:
+            raise UserError(
+                f"{self.folder}: no {' or '.join(missing)} on its card, so it is not a {self.name} judge"
+            )
+        self.digest = check_files(self.folder, self.card["files"])
+        self.version = version_of(self.digest)
         self.caveat = self.card["caveat"]
         if "rated" in self.card:
             self.rated = validate(RatedRange, self.card["rated"], f"{self.folder / CARD}: rated")
@@ -141,14 +145,17 @@ class ClassifierJudge(Judge):
     def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
         """Return the probabilities of every reply."""
         if self.device == CUDA:
-            with self.loading:
-                decoder = self.decoder
-            check_wanted()
-            rows: list[list[float]] = decoder.predict([item.ids for item in prepared]).tolist()
-            return rows
+            return self._run_torch(prepared)
         with self.loading:
             run = self._run_decoder if "past" in self.inputs else self._run_encoder
         return [[float(part) for part in run(item)[0]] for item in prepared]
+
+    def _run_torch(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
+        with self.loading:
+            decoder = self.decoder
+        check_wanted()
+        rows: list[list[float]] = decoder.predict([item.ids for item in prepared]).tolist()
+        return rows
 
     def _run_encoder(self, prepared: PreparedReply) -> np.ndarray:
         assert prepared.tokens is not None

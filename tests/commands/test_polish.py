@@ -93,7 +93,7 @@ def test_completion_is_a_script_that_says_where_it_goes(shell: str) -> None:
     [
         ([], "cal", {"calibrate"}, False),
         (["score"], "--ju", {"--judge"}, False),
-        (["score", "--judge"], "class", {"classifier"}, True),
+        (["score", "--judge"], "class", {"classifier", "classifier-large"}, True),
         (["score", "--calibration"], "n", {"none"}, True),
         (["import"], "empathy", {"empathy-study", "empathy-study-ratings"}, False),
         (["history", "export", "--kind"], "em", {"emotions"}, False),

@@ -99,7 +99,7 @@ def test_batches_do_not_change_judgments(
     on_gpu: ClassifierJudge, exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = probabilities(on_gpu.judge_many(exchanges))
-    monkeypatch.setattr(gpu_backend, "BATCH_TOKENS", 1)
+    monkeypatch.setattr(Decoder, "batch_tokens", 1)
     assert np.abs(probabilities(on_gpu.judge_many(exchanges)) - together).max() < 2e-6
 
 

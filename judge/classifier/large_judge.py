@@ -1,0 +1,140 @@
+"""The large judge: a LoRA adapter and a head on a published base, run by torch on every device."""
+
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from data.errors import UserError, install_hint
+from data.tables import validate
+from judge.base import CUDA, WEIGHTS
+from judge.classifier.gpu_backend import Decoder
+from judge.classifier.judge import RULES_VERSION, ClassifierJudge
+from judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, Tokens
+from judge.classifier.pretrained import PublishedBase, load_pretrained
+from judge.onnx_model import CARD
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ADAPTER, SETTINGS, HEAD = "adapter_model.safetensors", "adapter_config.json", "head.safetensors"
+PACKAGES: Final = ("accelerate", "gguf", "peft", "safetensors", "torch", "transformers")
+
+
+class LargeJudge(ClassifierJudge):
+    """A LoRA adapter on a language model of 1.5 billion parameters, which its publisher offers as a file.
+
+    `base` is the path of that file or of its folder; without it the Hugging Face cache must have the file. A
+    GPU is used wherever there is one; on the CPU the judge takes about 8 GB of memory and several seconds
+    a reply. Where the card names the default judge in `average_with`, log-probabilities of both are averaged.
+    """
+
+    name = "classifier-large"
+    shipped = WEIGHTS / "classifier-large"
+    required_files = (ADAPTER, SETTINGS, HEAD)
+
+    def __init__(self, *, weights: str = "", base: str = "", rubric: str = "crowd", device: str = "") -> None:
+        super().__init__(weights=weights, rubric=rubric, device=device)
+        if missing := [name for name in PACKAGES if find_spec(name) is None]:
+            raise UserError(f"{self.name} needs {', '.join(missing)}: {install_hint('large')}")
+        card = self.folder / CARD
+        published = validate(PublishedBase, self.card.get("base", {}), f"{card}: base")
+        self.base = published.find(base)
+        self.is_decoder = True
+        self.concurrency = 1  # torch uses all cores for one reply
+        self.companion: ClassifierJudge | None = None
+        if other := self.card.get("average_with"):
+            if other != ClassifierJudge.name:
+                raise UserError(f"{card}: average_with: {ClassifierJudge.name!r} expected, not {other!r}")
+            self.companion = ClassifierJudge(device=device)
+        parts = [RULES_VERSION, self.digest, published.sha256, self.companion and self.companion.version]
+        self.version = sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]
+
+    def expect(self, count: int) -> None:
+        """Choose a GPU for any number of replies; the other judge decides by their number."""
+        super().expect(sys.maxsize)
+        if self.companion:
+            self.companion.expect(count)
+
+    @cached_property
+    def pretrained(self) -> tuple[Any, Any]:
+        """The base and its tokenizer."""
+        return load_pretrained(self.base if self.base.suffix == ".gguf" else self.base.parent)
+
+    @cached_property
+    def tokenizer(self) -> ReplyTokenizer:
+        own = ReplyTokenizer(self.pretrained[1], is_decoder=True)
+        return PairedTokenizer(own, self.companion.tokenizer) if self.companion else own
+
+    @cached_property
+    def decoder(self) -> "AdaptedNetwork":
+        return AdaptedNetwork(self.pretrained[0], self.folder, self.device, self.companion)
+
+    def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
+        if self.device == CUDA:
+            return self._run_torch(prepared)
+        return [self._run_torch([item])[0] for item in prepared]
+
+
+class PairedTokenizer(ReplyTokenizer):
+    """Tokens of two judges in one row, so that a reply is prepared once.
+
+    A row begins with the number of the first judge's ids and that of the second judge's context.
+    """
+
+    def __init__(self, first: ReplyTokenizer, second: ReplyTokenizer) -> None:
+        self.first, self.second, self.is_decoder = first, second, True
+
+    def encode_all(self, pairs: Sequence[tuple[str, str]]) -> list[Tokens]:
+        """Return the tokens of contexts and replies."""
+        both = zip(self.first.encode_all(pairs), self.second.encode_all(pairs), strict=True)
+        return [
+            Tokens((len(one.ids), two.before, *one.ids, *two.ids), one.cut or two.cut, 0) for one, two in both
+        ]
+
+
+class AdaptedNetwork(Decoder):
+    """A base with a merged LoRA adapter, and a classification head on the last token of each reply."""
+
+    batch_tokens = 16_384
+
+    def __init__(self, base: Any, folder: Path, device: str, companion: ClassifierJudge | None) -> None:
+        import torch
+        from peft import PeftModel
+        from safetensors.torch import load_file
+
+        self.device, self.companion, self._lock = device, companion, Lock()
+        # Merged in single precision, where the adapter's small changes are not rounded away.
+        merged = PeftModel.from_pretrained(base, folder).merge_and_unload().eval()
+        self.network = merged.to(device, torch.bfloat16 if device == CUDA else torch.float32)
+        head = load_file(folder / HEAD, device=device)
+        self.head, self.bias = head["weight"].float(), head["bias"].float()
+
+    def predict(self, replies: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+        """Return probabilities of Bad, Okay and Good, [replies, 3]; with a companion, averaged with its."""
+        if self.companion is None or not replies:
+            return super().predict(replies)
+        own, others = [], []
+        for row in replies:
+            length, before, *ids = map(int, row)
+            own.append(ids[:length])
+            others.append(PreparedReply(None, Tokens(tuple(ids[length:]), False, before), ()))
+        # The square root of the product is the exponential of the mean of logarithms.
+        product = np.sqrt(super().predict(own) * np.array(self.companion._run(others)))
+        return np.asarray(product / product.sum(axis=1, keepdims=True))
+
+    def __call__(self, ids: "Tensor", last: "Tensor") -> "Tensor":
+        """Return probabilities [replies, 3] for token ids [replies, tokens], read at positions `last`."""
+        import torch
+        from torch.nn.functional import linear
+
+        # No mask: padding stands behind a reply, where causal attention does not see it.
+        states = self.network(input_ids=ids, use_cache=False).last_hidden_state
+        state = states[torch.arange(len(ids), device=ids.device), last].float()
+        return linear(state, self.head, self.bias).softmax(dim=-1)

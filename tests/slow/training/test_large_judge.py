@@ -1,0 +1,121 @@
+"""The judge `classifier-large`: a toy base, and the published base where it is at hand."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from repository import SAMPLES
+from safetensors.torch import load_file, save_file
+from transformers import Qwen2Config, Qwen2Model
+
+import cli
+from data.errors import UserError
+from data.records import Exchange
+from data.storage import digest_file
+from data.tables import read_exchanges
+from judge.base import WEIGHTS
+from judge.classifier import judge as classifier
+from judge.classifier import large_judge
+from judge.classifier.judge import ClassifierJudge
+from judge.classifier.large_judge import AdaptedNetwork, LargeJudge
+from judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
+from judge.onnx_model import CARD
+from judge.scoring import score_file
+from training.export_adapter import write_adapter
+from training.network import JudgeNetwork, TrainedNetworks, load_network, make_network, save_network
+from training.recipe import Recipe
+
+RESPONSES = SAMPLES / "responses.jsonl"
+
+
+def score(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["score", str(RESPONSES), *map(str, arguments)])
+
+
+def write_judge(folder: Path, base: PublishedBase) -> None:
+    card = {"files": write_adapter(folder / "network", folder), "caveat": "", "base": asdict(base)}
+    (folder / CARD).write_text(json.dumps(card))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedNetworks:
+    """A network with random adapters on two of four layers; `large.toml` names the judge made of it."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = Qwen2Config(vocab_size=49152, intermediate_size=48, initializer_range=0.3, **sizes)
+    Qwen2Model(config).save_pretrained("base")
+    Path("base/tokenizer.json").write_bytes((WEIGHTS / "classifier" / "tokenizer.json").read_bytes())
+    recipe = Recipe(base=str(tmp_path / "base"), rank=4, frozen=2)
+    network, _ = make_network(recipe)
+    for name, weights in network.named_parameters():
+        if name.endswith((".up", "head.weight")):
+            torch.nn.init.normal_(weights, std=0.2)
+    Path("judge").mkdir()
+    save_network(network, Path("judge/network"))
+    digest = digest_file(Path("base/model.safetensors"))
+    write_judge(Path("judge"), PublishedBase("toy/base", "model.safetensors", digest))
+    Path("large.toml").write_text('kind = "classifier-large"\nweights = "judge"\nbase = "base"\n')
+    network, tokenizer = load_network(recipe, Path("judge/network"))
+    return TrainedNetworks([network], tokenizer)
+
+
+def test_the_judge_predicts_as_trained(trained: TrainedNetworks, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanges = list(read_exchanges(RESPONSES))[:12]
+    done = score("--judge", "large.toml", "--out", "run", "--limit", 12, "--explain", exchanges[0].id)
+    assert done.exit_code == 0 and exchanges[0].response[:20] in done.stdout, done.output
+    rows = [json.loads(line) for line in Path("run/judgments.jsonl").read_text().splitlines()]
+    judged = np.array([list(row["probabilities"].values()) for row in rows])
+    assert judged.std(axis=0).max() > 0.05, "else nothing could differ"
+    assert np.abs(judged - trained.predict(exchanges)).max() < 1e-4
+    # With the CPU in place of a GPU: batches over the whole file.
+    monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
+    on_gpu = LargeJudge(weights="judge", base="base/model.safetensors")
+    on_gpu.decoder = AdaptedNetwork(on_gpu.pretrained[0], on_gpu.folder, "cpu", None)
+    whole = list(score_file(RESPONSES, judge=on_gpu, out="gpu").judgments())
+    assert on_gpu.device == "cuda" and len(whole) > 100
+    assert np.abs([list((row.probabilities or {}).values()) for row in whole[:12]] - judged).max() < 1e-5
+
+
+def test_probabilities_are_averaged_with_the_default_judge(trained: TrainedNetworks) -> None:
+    alone = LargeJudge(weights="judge", base="base")
+    card = json.loads(Path("judge", CARD).read_text())
+    Path("judge", CARD).write_text(json.dumps({**card, "average_with": "classifier"}))
+    both = LargeJudge(weights="judge", base="base")
+    assert len({judge.version for judge in (alone, both, ClassifierJudge())}) == 3
+    exchange = next(iter(read_exchanges(RESPONSES)))
+    logs = np.log([judge.predict(exchange) for judge in (alone, ClassifierJudge())]).mean(axis=0)
+    assert both.predict(exchange) == pytest.approx(np.exp(logs) / np.exp(logs).sum(), abs=1e-6)
+
+
+def test_refusals_name_the_fix(trained: TrainedNetworks, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="run `hf download toy/base model"):
+        LargeJudge(weights="judge")
+    Path("base/model.safetensors").write_bytes(b"another")
+    assert "SHA-256" in score("--judge", "large.toml").stderr
+    monkeypatch.setattr(large_judge, "find_spec", lambda name: None if name == "peft" else name)
+    assert "needs peft: pip install" in score("--judge", "large.toml").stderr
+
+
+def test_the_published_base_is_read_with_its_tokenizer(tmp_path: Path) -> None:
+    base = PUBLISHED_BASES["qwen2.5-coder-1.5b"]
+    try:
+        base.find()
+    except UserError as error:
+        pytest.skip(str(error))
+    torch.manual_seed(1)
+    shapes = {"base.layers.27.mlp.up_proj.down": (2, 1536), "base.layers.27.mlp.up_proj.up": (8960, 2)}
+    shapes |= {"head.weight": (3, 1536), "head.bias": (3,)}
+    save_file({name: torch.randn(shape) / 9 for name, shape in shapes.items()}, tmp_path / "network")
+    write_judge(tmp_path, base)
+    judge = LargeJudge(weights=str(tmp_path), device="cpu")
+    # The judge's own copy of the base, as two of them would need 14 GB.
+    network = JudgeNetwork(judge.decoder.network, is_decoder=True, dropout=0.0)
+    network.head.load_state_dict(load_file(tmp_path / "head.safetensors"))
+    exchange = Exchange(id="1", prompt="I lost my job.", response="I am so sorry. How are you?")
+    expected = TrainedNetworks([network], judge.tokenizer).predict([exchange])[0]
+    assert judge.predict(exchange) == pytest.approx(expected, abs=1e-4)
