@@ -1,8 +1,8 @@
 """Export of a network with LoRA adapters to the judge `classifier-large`: a peft adapter and a head."""
 
+import json
 import re
 from pathlib import Path
-from typing import Any
 
 from data.errors import UserError
 from data.storage import digest_file
@@ -17,7 +17,6 @@ def write_adapter(network: Path, folder: Path) -> dict[str, str]:
     The scale of `LoraLinear` is 2, so `lora_alpha` is twice the rank. Weights stay in half precision. The
     recipe must keep all layers of its base.
     """
-    from peft import LoraConfig
     from safetensors.torch import load_file, save_file
 
     adapter, head, layers, modules, ranks = {}, {}, set(), set(), set()
@@ -37,15 +36,16 @@ def write_adapter(network: Path, folder: Path) -> dict[str, str]:
         raise UserError(f"{network}: adapters of one rank and a head are needed; train with rank above 0")
     (rank,) = ranks
     folder.mkdir(parents=True, exist_ok=True)
-    config: Any = LoraConfig(
-        r=rank,
-        lora_alpha=2 * rank,
-        target_modules=sorted(modules),
-        layers_to_transform=sorted(layers),
-        layers_pattern="layers",
-        inference_mode=True,
-    )
-    config.save_pretrained(folder)
+    settings = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "target_modules": sorted(modules),
+        "layers_to_transform": sorted(layers),
+        "layers_pattern": "layers",
+        "inference_mode": True,
+    }
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     save_file(adapter, folder / ADAPTER)
     save_file(head, folder / HEAD)
     return {name: digest_file(folder / name) for name in (ADAPTER, SETTINGS, HEAD)}

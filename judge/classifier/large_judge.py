@@ -105,14 +105,15 @@ class AdaptedNetwork(Decoder):
     batch_tokens = 16_384
 
     def __init__(self, base: Any, folder: Path, device: str, companion: ClassifierJudge | None) -> None:
-        import torch
         from peft import PeftModel
         from safetensors.torch import load_file
 
         self.device, self.companion, self._lock = device, companion, Lock()
         # Merged in single precision, where the adapter's small changes are not rounded away.
         merged = PeftModel.from_pretrained(base, folder).merge_and_unload().eval()
-        self.network = merged.to(device, torch.bfloat16 if device == CUDA else torch.float32)
+        for weights in merged.parameters() if device == CUDA else ():
+            weights.data = weights.data.bfloat16()  # but not its buffers: the frequencies of RoPE
+        self.network = merged.to(device)
         head = load_file(folder / HEAD, device=device)
         self.head, self.bias = head["weight"].float(), head["bias"].float()
 

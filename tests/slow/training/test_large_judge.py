@@ -18,8 +18,6 @@ from data.records import Exchange
 from data.storage import digest_file
 from data.tables import read_exchanges
 from judge.base import WEIGHTS
-from judge.classifier import judge as classifier
-from judge.classifier import large_judge
 from judge.classifier.judge import ClassifierJudge
 from judge.classifier.large_judge import AdaptedNetwork, LargeJudge
 from judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
@@ -64,6 +62,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedNetworks:
     return TrainedNetworks([network], tokenizer)
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")  # of a CPU without bfloat16
 def test_the_judge_predicts_as_trained(trained: TrainedNetworks, monkeypatch: pytest.MonkeyPatch) -> None:
     exchanges = list(read_exchanges(RESPONSES))[:12]
     done = score("--judge", "large.toml", "--out", "run", "--limit", 12, "--explain", exchanges[0].id)
@@ -72,19 +71,20 @@ def test_the_judge_predicts_as_trained(trained: TrainedNetworks, monkeypatch: py
     judged = np.array([list(row["probabilities"].values()) for row in rows])
     assert judged.std(axis=0).max() > 0.05, "else nothing could differ"
     assert np.abs(judged - trained.predict(exchanges)).max() < 1e-4
-    # With the CPU in place of a GPU: batches over the whole file.
-    monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
+    # With the CPU in place of a GPU: bfloat16, and batches over the whole file.
+    monkeypatch.setattr("judge.classifier.judge.why_no_gpu", lambda: "")
+    monkeypatch.setattr("judge.classifier.large_judge.CUDA", "cpu")
     on_gpu = LargeJudge(weights="judge", base="base/model.safetensors")
     on_gpu.decoder = AdaptedNetwork(on_gpu.pretrained[0], on_gpu.folder, "cpu", None)
     whole = list(score_file(RESPONSES, judge=on_gpu, out="gpu").judgments())
     assert on_gpu.device == "cuda" and len(whole) > 100
-    assert np.abs([list((row.probabilities or {}).values()) for row in whole[:12]] - judged).max() < 1e-5
+    assert np.abs([list((row.probabilities or {}).values()) for row in whole[:12]] - judged).mean() < 0.02
+    assert on_gpu.decoder.network.rotary_emb.inv_freq.dtype == torch.float32, "else positions are rounded"
 
 
 def test_probabilities_are_averaged_with_the_default_judge(trained: TrainedNetworks) -> None:
     alone = LargeJudge(weights="judge", base="base")
-    card = json.loads(Path("judge", CARD).read_text())
-    Path("judge", CARD).write_text(json.dumps({**card, "average_with": "classifier"}))
+    Path("judge", CARD).write_text(json.dumps({**alone.card, "average_with": "classifier"}))
     both = LargeJudge(weights="judge", base="base")
     assert len({judge.version for judge in (alone, both, ClassifierJudge())}) == 3
     exchange = next(iter(read_exchanges(RESPONSES)))
@@ -97,8 +97,8 @@ def test_refusals_name_the_fix(trained: TrainedNetworks, monkeypatch: pytest.Mon
         LargeJudge(weights="judge")
     Path("base/model.safetensors").write_bytes(b"another")
     assert "SHA-256" in score("--judge", "large.toml").stderr
-    monkeypatch.setattr(large_judge, "find_spec", lambda name: None if name == "peft" else name)
-    assert "needs peft: pip install" in score("--judge", "large.toml").stderr
+    monkeypatch.setattr("judge.classifier.large_judge.find_spec", lambda name: name != "peft" or None)
+    assert "needs peft: " in score("--judge", "large.toml").stderr
 
 
 def test_the_published_base_is_read_with_its_tokenizer(tmp_path: Path) -> None:
@@ -113,9 +113,8 @@ def test_the_published_base_is_read_with_its_tokenizer(tmp_path: Path) -> None:
     save_file({name: torch.randn(shape) / 9 for name, shape in shapes.items()}, tmp_path / "network")
     write_judge(tmp_path, base)
     judge = LargeJudge(weights=str(tmp_path), device="cpu")
-    # The judge's own copy of the base, as two of them would need 14 GB.
-    network = JudgeNetwork(judge.decoder.network, is_decoder=True, dropout=0.0)
+    network = JudgeNetwork(judge.decoder.network, is_decoder=True, dropout=0.0)  # a second copy takes 6 GB
     network.head.load_state_dict(load_file(tmp_path / "head.safetensors"))
     exchange = Exchange(id="1", prompt="I lost my job.", response="I am so sorry. How are you?")
-    expected = TrainedNetworks([network], judge.tokenizer).predict([exchange])[0]
-    assert judge.predict(exchange) == pytest.approx(expected, abs=1e-4)
+    trained = TrainedNetworks([network], judge.tokenizer)
+    assert judge.predict(exchange) == pytest.approx(trained.predict([exchange])[0], abs=1e-4)
