@@ -38,14 +38,14 @@ def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
     return calibrate_again(folder)
 
 
-def calibrate_again(folder: Path) -> bool:
+def calibrate_again(folder: Path, kind: type[ClassifierJudge] = ClassifierJudge) -> bool:
     """Calibrate a judge by the predictions beside its card, if raters and models were left out."""
     by_protocol: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in read_rows(folder):
         by_protocol[row["protocol"]].append(row)
     if not {RATERS_APART, MODEL_APART} <= set(by_protocol):
         return False
-    judge = identify(ClassifierJudge(weights=str(folder)))
+    judge = identify(kind(weights=str(folder)))
     calibration = calibration_from_trials(by_protocol, judge, created=date.today(), days=DAYS)
     write_calibration(folder / CALIBRATION_FILE, calibration)
     return True
