@@ -13,15 +13,15 @@ JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
 
 
 @cache
-def card() -> dict[str, Any]:
-    """Return the shipped judge's card."""
-    contents: dict[str, Any] = json.loads((JUDGE / "card.json").read_text(encoding="utf-8"))
+def card(judge: str = JUDGE.name) -> dict[str, Any]:
+    """Return a shipped judge's card."""
+    contents: dict[str, Any] = json.loads((JUDGE.parent / judge / "card.json").read_text(encoding="utf-8"))
     return contents
 
 
-def evaluation(protocol: str, *, who: str = "judge") -> dict[str, Any]:
-    """Return the figures under a protocol of the judge, or of a baseline beside it."""
-    measured: dict[str, Any] = card()["evidence"][protocol]["evaluations"][who]
+def evaluation(protocol: str, *, who: str = "judge", judge: str = JUDGE.name) -> dict[str, Any]:
+    """Return the figures under a protocol of a judge, or of a baseline beside it."""
+    measured: dict[str, Any] = card(judge)["evidence"][protocol]["evaluations"][who]
     return measured
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import cli
 import empathy_judge
-from calibration.agreement.metrics import auc_of
+from calibration.agreement.metrics import auc_of, spearman_of
 from calibration.bootstrap import resample_clusters, sample
 from calibration.cluster import NORMAL, wilson_interval
 from calibration.pairing import given_labels
@@ -22,9 +22,11 @@ from data import errors
 from data.readers.table_rows import SHAPES
 from data.records import Exchange, Judgment, Rating, Turn, to_plain
 from data.text import percent, show
-from filling.figures import card, evaluation
+from filling.figures import JUDGE, card, evaluation
 from judge.base import JUDGES, option_types
 from judge.llm.endpoint import Endpoint
+from training.held_out import expected_scores
+from training.trials import SETS_APART, read_rows
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
 # The meaning of each field; a missing one stops the build.
@@ -74,8 +76,10 @@ MEASURES: Final = {
     "AUC Bad": "auc_bad",
     "log-loss": "log_loss",
 }
+LARGE: Final = "classifier-large"
 RIVALS: Final = {
     "**classifier**": "judge",
+    "classifier-large": LARGE,
     "TF-IDF + logistic regression": "TF-IDF",
     "oracle that knows the source": "model oracle",
     "reply length": "length",
@@ -249,7 +253,8 @@ def accuracy() -> str:
     """Return the agreement of the judge and of baselines with raters they have not met, from its card."""
     rows = []
     for name, who in RIVALS.items():
-        measured = evaluation("raters-apart", who=who)["per_response"]
+        judge = {"judge": LARGE} if who == LARGE else {"who": who}
+        measured = evaluation("raters-apart", **judge)["per_response"]
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
         rows.append([name, *(show(cell, digits=2) for cell in cells)])
@@ -272,22 +277,50 @@ def model_errors() -> str:
 def sets_apart() -> str:
     """Return the judge's agreement with rated sets that it was not trained on, from its card."""
     rows = []
-    for item in card()["evidence"]["sets-apart"]["sets"]:
+    both = (card(*name)["evidence"]["sets-apart"]["sets"] for name in ((), (LARGE,)))
+    gains = large_gains()
+    for item, large in zip(*both, strict=True):
         parties = item["parties"]
         recorded = [name for name in parties if name.startswith("gpt")]
-        cells = (parties["judge"]["spearman"], parties["length"]["spearman"], parties["judge"]["worst"])
+        by_large = large["parties"]["judge"]["spearman"]
+        gain = gains[item["set"]]
+        cells = (parties["judge"]["spearman"], by_large, gain, parties["length"]["spearman"])
         shown = [show(cell, digits=2) for cell in cells]
         gpt = show(parties[recorded[0]]["spearman"], digits=2) if recorded else ""
         rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
-    heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "GPT as judge"]
+    heads = ["set", "rated", "**classifier**", LARGE, "difference", "counting words", "GPT as judge"]
     return table(heads, rows)
+
+
+def large_gains() -> dict[str, dict[str, Any]]:
+    """Return by how much the large judge correlates better with each set's ratings, from the predictions."""
+    rows = (read_rows(JUDGE.parent / name) for name in (JUDGE.name, LARGE))
+    by_set: dict[str, list[tuple[Any, Any]]] = {}
+    for one, other in zip(*rows, strict=True):
+        if one["protocol"] == SETS_APART:
+            by_set.setdefault(one["set"], []).append((one, other))
+    gains = {}
+    for name, pairs in by_set.items():
+        ratings = np.array([one["rating"] for one, _ in pairs])
+        scores = [
+            expected_scores(np.array([pair[place]["probabilities"] for pair in pairs])) for place in (0, 1)
+        ]
+        default, large = (spearman_of(each, ratings) for each in scores)
+        names, clusters = np.unique([one["cluster"] for one, _ in pairs], return_inverse=True)
+        drawn = resample_clusters(len(names), rng=np.random.default_rng(0), draws=1000)
+
+        def gain(counts: Any, default: Any = default, large: Any = large) -> Any:
+            return large(counts) - default(counts)
+
+        gains[name] = to_plain(sample({"gain": gain}, clusters, drawn)["gain"].estimate())
+    return gains
 
 
 def relevance() -> str:
     """Return how often held-out replies are labeled Good, as they were and misplaced, from the card."""
-    measured = card()["evidence"]["relevance"]
-    rows = [[name, f"{percent(measured[key])}%"] for name, key in RELEVANCE.items()]
-    return table(["replies that were left out of training", "share"], rows)
+    measured = [card(*name)["evidence"]["relevance"] for name in ((), (LARGE,))]
+    rows = [[name, *(f"{percent(one[key])}%" for one in measured)] for name, key in RELEVANCE.items()]
+    return table(["replies that were left out of training", "**classifier**", LARGE], rows)
 
 
 def fresh_texts() -> str:
