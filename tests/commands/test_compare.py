@@ -143,8 +143,8 @@ def replies(path: str, words: int, *, rows: int = 24, **keys: object) -> str:
 
 
 def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> None:
-    one, other = replies("new.jsonl", 400), replies("old.jsonl", 8)
-    done = run("compare", one, other, "--judge", "length", "--html", "page.html", "--margin", 2)
+    one, other = replies("new.jsonl", 2000), replies("old.jsonl", 1)
+    done = run("compare", one, other, "--judge", "length", "--html", "page.html", "--margin", 0.5)
     assert done.exit_code == 0, done.output
     text = " ".join(done.stdout.split())
     assert text.startswith("new is probably better than old.")

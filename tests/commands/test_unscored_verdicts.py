@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 import cli
 
 THINGS = ("job", "keys", "dog", "way", "temper", "watch", "wallet", "ring", "coat", "bike", "phone", "hat")
-PROMPTS = [f"I {verb} my {thing} today." for verb in ("lost", "found", "broke", "sold") for thing in THINGS]
+VERBS = ("lost", "broke", "missed", "ruined")
+PROMPTS = [f"I {verb} my {thing} today." for verb in VERBS for thing in THINGS]
 COLD, WARM = "Okay, noted.", "I am so sorry, that must be really hard for you. How do you feel about it now?"
 MIXED = "That is a pity. I hope it gets better."
 UNREADABLE = "Es tut mir sehr leid, das zu hören. Wie geht es dir jetzt damit?"  # no language of the judge

@@ -67,7 +67,7 @@ def test_no_line_starts_a_command(case: str) -> None:
 def test_a_night_writes_its_own_commands_and_no_other() -> None:
     config = (
         "judge = 'length'\ncalibration = 'none'\nanchors = false\ndashboard = false\n"
-        "[gates]\ngood_share_drop = 5\n[outputs]\ngithub = true\n"
+        "[gates]\ngood_share_drop = 1\n[outputs]\ngithub = true\n"
     )
     for name in NAMES:
         config += f"[[models]]\nname = {json.dumps(name)}\nresponses = '{{night}}.jsonl'\n"

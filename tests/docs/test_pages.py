@@ -138,7 +138,7 @@ def test_figures_in_the_text_are_the_cards(fill: ModuleType, page: str, names: s
 def test_the_readme_quotes_the_card(fill: ModuleType) -> None:
     text, figures = README.read_text(encoding="utf-8"), fill.figures.figures()
     assert f"**{figures['error_unknown'].split()[0]} points**" in text
-    kappa = fill.figures.evaluation("raters-apart")["per_response"]["qwk"]["value"]
+    kappa = fill.figures.evaluation("raters-apart")["per_response"]["label_qwk"]["value"]
     assert f"**{kappa:.2f}**" in text
 
 

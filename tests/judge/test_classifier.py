@@ -37,12 +37,12 @@ def test_any_text_gets_probabilities(shipped: ClassifierJudge, response: str) ->
     assert judgment.label in LABELS
 
 
-def test_good_needs_more_than_half(shipped: ClassifierJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_good_needs_more_than_a_threshold(shipped: ClassifierJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the judge's own door, so that no other way to a label is taken; the networks' word is given."""
     cases = {
         (0.1, 0.3, 0.6): "Good",
-        (0.2, 0.299999, 0.500001): "Good",
-        (0.2, 0.3, 0.5): "Okay",
+        (0.2, 0.249999, 0.550001): "Good",
+        (0.2, 0.25, 0.55): "Okay",
         (0.1, 0.42, 0.48): "Okay",
         (0.35, 0.2, 0.45): "Okay",
         (0.4, 0.25, 0.35): "Bad",
@@ -91,7 +91,7 @@ def test_the_shipped_files_are_small_and_those_on_their_card() -> None:
     card = json.loads((SHIPPED / "card.json").read_text(encoding="utf-8"))
     for name, stated in card["files"].items():
         assert sha256((SHIPPED / name).read_bytes()).hexdigest() == stated
-    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 70e6
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 120e6
     assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes(), "nothing of the machine"
     assert "CC BY-NC" in card["licence"]
     assert "points on average" in card["caveat"]

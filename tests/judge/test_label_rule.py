@@ -1,4 +1,4 @@
-"""One label rule for every kind of judge: Good needs a probability above one half."""
+"""One label rule for every kind of judge: Good needs a probability above 0.55."""
 
 import json
 from math import log
@@ -14,7 +14,7 @@ from data.records import LABELS, Exchange, Turn, label_of
 from data.tables import read_exchanges
 from judge.base import load_judge
 
-WEAK_GOOD = dict(zip(LABELS, (0.20, 0.35, 0.45), strict=True))
+WEAK_GOOD = dict(zip(LABELS, (0.15, 0.32, 0.53), strict=True))
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 EXCHANGE = Exchange(
     id="1",
@@ -56,7 +56,7 @@ JUDGES = {
 
 
 @pytest.mark.parametrize("kind", JUDGES)
-def test_a_likeliest_good_below_one_half_is_okay(
+def test_a_likeliest_good_below_the_threshold_is_okay(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
