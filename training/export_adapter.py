@@ -31,8 +31,8 @@ from training.trials import JUDGE, measure_trial, read_rows, write_predictions
 
 RECIPE: Final = "teacher-large"
 SUMMARY: Final = (
-    "Estimates the probability that a rater of the study rates a reply Bad, Okay or Good: the mean of a large "
-    "network's and the default judge's log-probabilities."
+    "Estimates the probability that a rater of the study rates a reply Bad, Okay or Good: the mean of a "
+    "large network's and the default judge's log-probabilities."
 )
 
 _LORA = re.compile(r"base\.(layers\.(\d+)\..*\.(\w+))\.(down|up)")
