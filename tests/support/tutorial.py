@@ -105,8 +105,8 @@ def _value(text: str) -> tuple[float, float]:
     value = float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
     digits = len(text.partition(".")[2])
     # In the thousands it is an estimate of ratings needed; else a count, or a rounded percentage.
-    whole = 0.1 * abs(value) if "," in text else float(10 <= value < 100)
-    return value, {0: whole, 1: 0.2, 2: 0.04}.get(digits, 0.02) + 1e-9
+    whole = 0.1 * abs(value) if "," in text else float((2 <= value < 100) + (10 <= value < 100))
+    return value, {0: whole, 1: 0.5, 2: 0.04}.get(digits, 0.02) + 1e-9
 
 
 def check(page: Path, *, is_written: bool = False) -> list[str]:

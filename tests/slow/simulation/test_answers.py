@@ -17,7 +17,7 @@ OVERSTATED = "the judge overstates differences, and the slope's prior has a medi
 MISSED: dict[str, dict[str, str]] = {
     "deviations 0.10": {
         "width": "deviations are smaller than the prior, and six models hardly correct it",
-        "bound 0.3 above, three times": "the bound hardly allows for so steep a curve next to the rated models",
+        "bound 0.3 above, three times": "the bound hardly allows for so steep a curve there",
     },
     "deviations 0.25": {
         "bound 0.3 above, half": LARGE,
