@@ -17,10 +17,10 @@ import numpy as np
 from calibration.cluster import NORMAL, UNIT
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, hull
 
-# Deviations of left-out systems from the line, in the judge's logits: study 0.19, iEval 0.11, DSTC9 0.14.
+# Of systems' deviations from the line, in the judge's logits: pooled from four sets by an earlier judge.
 DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
 SCORE_DEVIATION: Final = 0.45  # of means on a scale, in standard deviations of the judge's scores
-SLOPE_SD: Final = 0.5  # of the slope's logarithm around 0; the slopes seen are 0.8 to 7
+SLOPE_SD: Final = 0.5  # of the slope's logarithm around 0; a slope of 7 was seen once, on iEval
 LEAST_SLOPE: Final = 0.5  # in the residuals of the sign rule
 EXTRAPOLATION: Final = 0.3  # standard deviation per logit beyond the calibrated models
 LEAST_MODELS = 3  # a line through two fits exactly
