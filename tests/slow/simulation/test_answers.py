@@ -1,7 +1,7 @@
 """Levels and verdicts of models without human ratings keep their limits, in simulation and on rated sets.
 
-The size of the judge's deviations, 0.19, was pooled from the same sets by an earlier judge; here they are scored
-by the default's trials. `python tests/support/system_means.py` renews these scores for a new judge.
+The size of the judge's deviations, 0.19, was pooled from the same sets by an earlier judge; here they are
+scored by the default's trials. `python tests/support/system_means.py` renews these scores for a new judge.
 """
 
 import json
