@@ -74,7 +74,7 @@ def make_judge(
         # Written beside and then moved: an interrupted export leaves the files of the last one.
         with TemporaryDirectory() as scratch:
             read = data.for_recipe(recipes[0])
-            replies = read.exchanges()[: len(data.ratings) or None]
+            replies = read.exchanges()[: len(read.ratings) or None]
             graded = read_graded_replies() if any(recipe.ours for recipe in recipes) else ()
             texts = [*read.exchanges(), *read.texts, *(reply.exchange for reply in graded)]
             exported = export(trained, Path(scratch), replies, texts)
@@ -96,7 +96,7 @@ def make_judge(
             },
             "trained_on": data.describe(),
             "rated": to_plain(rated_range_of(shape_of(exchange) for exchange in data.exchanges())),
-            "length": fit_length(data.ratings),
+            "length": fit_length(read.ratings),
             "evidence": dict(evidence),
         }
         with replacing(folder / CARD) as partial:

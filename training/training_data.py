@@ -19,22 +19,21 @@ from data.tables import read_exchanges, read_ratings
 from judge.robustness.catalogue import Perturbation, read_perturbations
 from training.graded_replies import read_constant_replies, read_graded_replies, read_grades
 from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
-from training.recipe import Recipe
-
-EVALUATION_ITEMS, EVALUATION_REPLIES = 600, 2  # of a set with the weight 0, and of one of its conversations
+from training.recipe import STUDY, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
     """Rated exchanges, items of other rated sets, and unrated texts.
 
-    `evaluation_items` are items of sets with the weight 0: no training reads them, a trial predicts them.
+    `evaluated` names sets with the weight 0, `study` for the rated exchanges: no training reads them, a trial
+    predicts them.
     """
 
     ratings: Sequence[RatedExchange] = ()
     items: Sequence[RatedItem] = ()
     texts: Sequence[Exchange] = ()
-    evaluation_items: Sequence[RatedItem] = ()
+    evaluated: frozenset[str] = frozenset()
 
     def exchanges(self) -> list[Exchange]:
         """Return all rated replies."""
@@ -44,17 +43,20 @@ class TrainingData:
         ]
 
     def for_recipe(self, recipe: Recipe) -> "TrainingData":
-        """Return the data as a recipe reads it: without situations where it drops all of them."""
-        return replace(self, items=without_situations(self.items)) if recipe.drop_context >= 1 else self
+        """Return what a recipe trains on: not what is only evaluated, nor situations if it drops them all."""
+        items = [item for item in self.items if item.set not in self.evaluated]
+        return replace(
+            self,
+            ratings=() if STUDY in self.evaluated else self.ratings,
+            items=without_situations(items) if recipe.drop_context >= 1 else items,
+        )
 
     def digests(self, recipes: Sequence[Recipe]) -> dict[str, str]:
         """Return a digest of each data set that these recipes read, in whatever order its rows come."""
         digests = {}
-        if self.ratings:
-            digests["ratings"] = _digest(
-                f"{rated.exchange.content_digest} {rated.rater} {rated.target}" for rated in self.ratings
-            )
-        for name in dict.fromkeys(item.set for item in self.items):
+        if self.ratings and STUDY not in self.evaluated:
+            digests["ratings"] = digest_ratings(self.ratings)
+        for name in dict.fromkeys(item.set for item in self.items if item.set not in self.evaluated):
             digests[name] = digest_items(item for item in self.items if item.set == name)
         if self.texts:
             digests["texts"] = _digest(text.content_digest for text in self.texts)
@@ -70,12 +72,13 @@ class TrainingData:
 
     def describe(self) -> dict[str, Any]:
         """Return the counts that a model card prints."""
-        counts = Counter(item.set for item in self.items)
-        shares = np.mean([rated.target for rated in self.ratings], axis=0) if self.ratings else ()
+        counts = Counter(item.set for item in self.items if item.set not in self.evaluated)
+        ratings = () if STUDY in self.evaluated else self.ratings
+        shares = np.mean([rated.target for rated in ratings], axis=0) if ratings else ()
         return {
-            "ratings": len(self.ratings),
-            "raters": len({rated.rater for rated in self.ratings}),
-            "models": sorted({rated.exchange.model for rated in self.ratings}),
+            "ratings": len(ratings),
+            "raters": len({rated.rater for rated in ratings}),
+            "models": sorted({rated.exchange.model for rated in ratings}),
             "shares": {label: round(float(share), 4) for label, share in zip(LABELS, shares, strict=False)},
             "sets": {
                 name: {"items": count, "licence": RATED_SETS[name].licence, "raters": RATED_SETS[name].raters}
@@ -88,6 +91,11 @@ class TrainingData:
 def training_perturbations() -> tuple[Perturbation, ...]:
     """Return the perturbations of replies that training may use: those of families that no test uses."""
     return tuple(item for item in read_perturbations() if not item.is_test_only)
+
+
+def digest_ratings(ratings: Iterable[RatedExchange]) -> str:
+    """Return a digest of ratings, in whatever order they come."""
+    return _digest(f"{rated.exchange.content_digest} {rated.rater} {rated.target}" for rated in ratings)
 
 
 def digest_items(items: Iterable[RatedItem]) -> str:
@@ -112,45 +120,32 @@ def read_training_data(
         raise UserError("RATINGS are missing: the human ratings of the exchanges")
     if texts and not recipes[0].teachers:
         raise UserError("--texts: the recipe has no teacher to label them")
-    names = list(dict.fromkeys(name for recipe in recipes for name in recipe.sets))
+    names = list(dict.fromkeys(name for recipe in recipes for name in recipe.sets if name != STUDY))
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
-    if names and sets is None:
+    published = [name for name in names if RATED_SETS[name].source]
+    if published and sets is None:
         raise UserError(
-            f"--sets: the recipe uses {', '.join(names)}; set the folder that has them, or use a recipe "
+            f"--sets: the recipe uses {', '.join(published)}; set the folder that has them, or use a recipe "
             "without [sets]"
         )
-    if sets and not names:
+    if sets and not published:
         raise UserError("--sets: the recipe names no other rated set")
     if not trained and exchanges is None:
         raise UserError("EXCHANGES and RATINGS are missing: replies, and their human ratings")
+    evaluated = [name for recipe in recipes for name, weight in recipe.sets.items() if name not in trained]
     items = {
-        name: read_rated_set(name, sets)
+        name: read_rated_set(name, sets or Path())
         for name in names
-        if sets and (name in trained or (sets / RATED_SETS[name].source).exists())
+        if name in trained or (sets and (sets / RATED_SETS[name].source).exists())
     }
     return TrainingData(
         ratings=join_ratings(read_exchanges(exchanges), read_ratings(ratings))
         if exchanges is not None and ratings is not None
         else (),
-        items=[item for name in items if name in trained for item in items[name]],
+        items=[item for name in items for item in items[name]],
         texts=[exchange for path in texts for exchange in read_exchanges(path)],
-        evaluation_items=[
-            item for name in items if name not in trained for item in _sample_items(items[name])
-        ],
+        evaluated=frozenset(evaluated),
     )
-
-
-def _sample_items(items: Iterable[RatedItem]) -> list[RatedItem]:
-    """Return at most `EVALUATION_ITEMS` items, each with its last replies, the same in every run."""
-    ordered = sorted(items, key=lambda item: item.exchanges[-1].content_digest)
-    return [replace(item, exchanges=_evenly_spaced(item.exchanges)) for item in ordered[:EVALUATION_ITEMS]]
-
-
-def _evenly_spaced(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    if len(exchanges) <= EVALUATION_REPLIES:
-        return tuple(exchanges)
-    places = np.linspace(0, len(exchanges) - 1, EVALUATION_REPLIES + 1).round().astype(int)[1:]
-    return tuple(exchanges[place] for place in places)
 
 
 def without_situations(items: Sequence[RatedItem]) -> list[RatedItem]:

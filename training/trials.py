@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,7 @@ PLAN, EVALUATION = "plan.json", "evaluation.json"
 PREDICTIONS = "held_out.jsonl.gz"  # beside a judge's card
 HELD_OUT = "held-out"  # the protocol of a judge of replies; it measures all of these:
 SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart", "model-apart", "relevance"
-JUDGE = "judge"  # among the predictions of a row
+JUDGE, TFIDF = "judge", "TF-IDF"  # among the predictions of a row
 PARTS = 3  # trainings of a trial; each leaves out one of so many models
 BATCHES = 5  # and one of so many rating batches
 HUMAN = "human"
@@ -61,8 +62,7 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
     """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
 
     No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
-    left out answered prompts that others answered, too. Sets with the weight 0, which no training reads, are
-    predicted by a further training on everything.
+    left out answered prompts that others answered, too.
     """
     batches = sorted({rated.batch for rated in data.ratings}, key=lambda name: (len(name), name))
     models = sorted({rated.exchange.model for rated in data.ratings})
@@ -87,14 +87,11 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
         left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
         if left.ratings or left.items or has_graded:
             yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
-        elif not data.evaluation_items:
+        else:
             raise UserError(
                 "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
                 "trial needs people who rated only part of the replies, or other rated sets under [sets]"
             )
-    if tested := data.evaluation_items:
-        texts = [exchange for item in tested for exchange in item.exchanges]
-        yield Split(name=f"part-{PARTS}", train=_without_texts(data, texts), items=tested)
 
 
 def _without_texts(
@@ -103,7 +100,8 @@ def _without_texts(
     """Return data for training that shares no text with what is held out."""
     ids = {each.id for each in drop_shared([rated.exchange for rated in data.ratings], of_items)}
     held_out = [*of_items, *of_ratings]
-    return TrainingData(
+    return replace(
+        data,
         ratings=[rated for rated in data.ratings if rated.exchange.id in ids],
         items=drop_shared(data.items, held_out),
         texts=drop_shared(data.texts, held_out),
@@ -164,7 +162,7 @@ def _predict_by_model(train: Sequence[RatedExchange], test: Sequence[RatedExchan
 BASELINES: Mapping[str, Predict] = {
     "majority": _predict_majority,
     "length": _predict_length,
-    "TF-IDF": _predict_tfidf,
+    TFIDF: _predict_tfidf,
     "model oracle": _predict_by_model,
 }
 
@@ -213,7 +211,8 @@ def run_trial(
     from training.fine_tune import train_judge
 
     splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
-    plan = {"protocol": HELD_OUT, "evaluation_items": digest_items(data.evaluation_items)}
+    evaluated = [item for item in data.items if item.set in data.evaluated]
+    plan = {"protocol": HELD_OUT, "evaluation_items": digest_items(evaluated)}
     check_plan(folder, {**plan, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):
         path = folder / f"{split.name}.jsonl"
@@ -286,15 +285,21 @@ def predict_split(split: Split, trained: "TrainedNetworks") -> list[dict[str, An
         for row in _predict_ratings(split, ratings, trained)
     ]
     rows += ({"protocol": RELEVANCE, **row} for row in _predict_misfits(split, trained))
-    return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split.items, trained)]
+    return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split, trained)]
 
 
-def _predict_items(items: Sequence[RatedItem], trained: "TrainedNetworks") -> list[dict[str, Any]]:
-    """Return one row for each item, with the mean prediction over its replies."""
-    predicted = iter(trained.predict([exchange for item in items for exchange in item.exchanges]))
+def _predict_items(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+    """Return one row for each item, with the mean prediction over its replies, and that of TF-IDF."""
+    replies = [exchange for item in split.items for exchange in item.exchanges]
+    predicted = iter(trained.predict(replies))
+    others: list[dict[str, float]] = [{} for _ in split.items]
+    if split.train.ratings:
+        rows = [RatedExchange(exchange=exchange, target=()) for exchange in replies]
+        by_words = iter(expected_scores(_predict_tfidf(split.train.ratings, rows)))
+        others = [{TFIDF: round(fmean(next(by_words) for _ in item.exchanges), 5)} for item in split.items]
     return [
-        to_plain(set_item(item, _rounded(np.mean([next(predicted) for _ in item.exchanges], axis=0))))
-        for item in items
+        to_plain(set_item(item, _rounded(np.mean([next(predicted) for _ in item.exchanges], axis=0)), words))
+        for item, words in zip(split.items, others, strict=True)
     ]
 
 

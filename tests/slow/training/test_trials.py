@@ -111,7 +111,8 @@ def test_no_held_out_text_reaches_teacher_or_student(
 @pytest.mark.skipif(not (SHARED / "epitome").exists(), reason="public datasets not at hand: set EMPATHY_DATA")
 def test_no_text_of_a_real_set_is_in_the_training_without_it() -> None:
     study = import_source("empathy-study", SHARED / "empathy-study")
-    items = [item for name in RATED_SETS for item in read_rated_set(name, SHARED)]
+    public = [name for name, facts in RATED_SETS.items() if facts.source]
+    items = [item for name in public for item in read_rated_set(name, SHARED)]
     data = TrainingData(ratings=join_ratings(study.exchanges, study.ratings), items=items)
 
     def texts_of(exchanges: list[Exchange]) -> set[str]:
@@ -128,7 +129,7 @@ def test_no_text_of_a_real_set_is_in_the_training_without_it() -> None:
         assert texts_of(train).isdisjoint(texts_of(test)), split.name
         assert len(drop_shared(train, test)) == len(train), "nor two short turns in a row"
         assert len(train) > 0.4 * (len(data.exchanges()) - len(test)), "and most of the others is left"
-    assert sorted(names) == sorted(RATED_SETS)
+    assert sorted(names) == sorted(public)
 
 
 def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
@@ -181,7 +182,7 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
     others = {
         "recipe": (corpus, replace(tiny_recipe, seed=9)),
         "digests": (replace(corpus, ratings=corpus.ratings[1:]), tiny_recipe),
-        "evaluation_items": (replace(corpus, evaluation_items=corpus.items[1:]), tiny_recipe),
+        "evaluation_items, digests": (replace(corpus, evaluated=frozenset({"ieval"})), tiny_recipe),
     }
     for key, (data, recipe) in others.items():
         with pytest.raises(UserError, match=f"contains a trial with another {key}; set another --out"):
