@@ -148,7 +148,7 @@ def score(
     """
     from data.storage import check_source, find_sources
     from data.tables import notice_unit
-    from judge.base import WEIGHTS, load_judge
+    from judge.base import WEIGHTS, WEIGHTS_LICENSE, load_judge
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
     from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
@@ -203,7 +203,7 @@ def score(
         ctx.exit(code)
     others = [plan for plan in scored.folder.parent.glob("*/plan.json") if plan.parent != scored.folder]
     if scored.asked and not others and judge.folder and judge.folder.parent == WEIGHTS:
-        say(f"The weights of {judge.name}: {judge.license}.", err=True)
+        say(f"The weights of {judge.name}: {WEIGHTS_LICENSE}.", err=True)
     if html:
         say_next(f"open {html}")
     else:

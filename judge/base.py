@@ -23,7 +23,6 @@ JUDGES = {
     "cascade": "judge.cascade:CascadeJudge",
     "classifier": "judge.classifier.judge:ClassifierJudge",
     "classifier-large": "judge.classifier.large_judge:LargeJudge",
-    "classifier-open": "judge.classifier.judge:OpenJudge",
     "conversation": "judge.conversations.conversation_judge:ConversationJudge",
     "decision": "judge.llm.decision:DecisionJudge",
     "length": "judge.baselines:LengthJudge",
@@ -32,7 +31,6 @@ JUDGES = {
     "prompted": "judge.llm.prompted:PromptedJudge",
 }
 DEFAULT = "classifier"
-SHORT_NAMES: Final = {"large": "classifier-large", "open": "classifier-open"}
 READ_CONVERSATIONS: Final = (CONVERSATION, "prompted", "decision")  # the kinds that read conversations whole
 # The servers of PROVIDER:MODEL, and the variables of their keys.
 PROVIDERS: Final = {
@@ -42,6 +40,7 @@ PROVIDERS: Final = {
 URL_KEY: Final = "LLM_API_KEY"  # the variable of the key for any other server
 OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
+WEIGHTS_LICENSE = "no commercial use (CC BY-NC 4.0)"
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 DEVICES: Final = (AUTO, CPU, CUDA)
@@ -80,7 +79,6 @@ class Judge(ABC):
     files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
     unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
     caveat: str = ""  # printed under every table of its shares
-    license: str = ""  # of its weights, where it is shipped with them
     rated: RatedRange | None = None  # the replies it learned from; others are counted as outside of these
     folder: Path | None = None  # of its weights, where its calibration may lie
     asked_judges: tuple["Judge", ...] = ()  # the judges of which this one is made
@@ -128,7 +126,6 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
     For whole conversations: one that reads them itself, else the judge of conversations with this one for
     their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
     """
-    name = SHORT_NAMES.get(name, name)
     kind, colon, rest = name.partition(":")
     if colon and kind == CONVERSATION:
         return _make_judge(name, CONVERSATION, {"replies": rest})

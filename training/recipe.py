@@ -13,14 +13,12 @@ from data.tables import validate
 from training.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parent / "recipes"
-
-
 STUDY = "study"  # among the sets, with the weight 0: no training reads the ratings given with it
 
 
 def _check_set(name: str) -> str:
-    if name not in (STUDY, *RATED_SETS):
-        raise ValueError(f"unknown set {name!r}; known: {', '.join((STUDY, *RATED_SETS))}")
+    if name not in (*RATED_SETS, STUDY):
+        raise ValueError(f"unknown set {name!r}; known: {', '.join((*RATED_SETS, STUDY))}")
     return name
 
 

@@ -52,7 +52,6 @@ class ClassifierJudge(Judge):
     name = "classifier"
     folder: Path
     shipped = WEIGHTS / "classifier"
-    license = "no commercial use (CC BY-NC 4.0); --judge open may be used commercially"
     required_files: tuple[str, ...] = (MODEL,)
 
     def __init__(self, *, weights: str = "", rubric: str = "crowd", device: str = "") -> None:
@@ -188,14 +187,6 @@ class ClassifierJudge(Judge):
         check_wanted()
         output: np.ndarray = self.session.run([wanted], inputs)[0]
         return output
-
-
-class OpenJudge(ClassifierJudge):
-    """The judge for companies: trained only on data that may be used commercially."""
-
-    name = "classifier-open"
-    shipped = WEIGHTS / "classifier-open"
-    license = "commercial use allowed (CC BY 4.0); its calibration is from ratings under CC BY-NC 4.0"
 
 
 def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:

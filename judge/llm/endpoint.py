@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
 from data.errors import OperationalError, UserError, install_hint
-from data.records import Exchange, Judgment
+from data.readers.conversations import split_conversation
+from data.records import CONVERSATION, REPLY, Exchange, Judgment
 from data.text import SURROGATE
 from judge.base import Judge, check_wanted
 from judge.llm.keys import Key, check_key_name
@@ -366,7 +367,12 @@ def spent_by(judge: Judge) -> float:
 
 def most_cost(judge: Judge, exchange: Exchange) -> float | None:
     """Return the most that judging an exchange may cost, about, in USD; None where a price is unknown."""
-    costs: list[float | None] = [most_cost(asked, exchange) for asked in judge.asked_judges]
+    is_split = judge.unit == CONVERSATION  # asked judges of replies are asked for each of its replies
+    costs: list[float | None] = [
+        most_cost(asked, each)
+        for asked in judge.asked_judges
+        for each in (split_conversation(exchange) if is_split and asked.unit == REPLY else (exchange,))
+    ]
     if isinstance(judge, LanguageModelJudge):
         prices = judge.endpoint.prices
         for body in judge.write_requests(exchange):

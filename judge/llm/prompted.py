@@ -116,6 +116,7 @@ class PromptedJudge(LanguageModelJudge):
             raise UserError(f'{option}: not with mode = "label"; see constraint')
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
         self.max_tokens = max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS)
+        self.may_raise_tokens = is_word and not max_tokens
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
         self.endpoint = Endpoint(**endpoint)
         self.model, self.concurrency = self.endpoint.model, self.endpoint.concurrency
@@ -261,7 +262,7 @@ class PromptedJudge(LanguageModelJudge):
             if isinstance(answer, Answer) or isinstance(reply, CallFailed):
                 break
             # Reasoning used up the tokens of a word: allow more, in this call and in all that follow.
-            if answer.reason == NO_ROOM and limit == WORD_TOKENS and form.is_word:
+            if answer.reason == NO_ROOM and limit == WORD_TOKENS and self.may_raise_tokens:
                 self.chat.max_tokens = REASONING_TOKENS
                 continue
             if not left:

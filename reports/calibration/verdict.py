@@ -83,7 +83,8 @@ def say_choice(report: CalibrationReport) -> list[str]:
     if not others:
         return [f"{sentence}; no other judge is within its confidence interval."]
     are = f"{listed([run.name for run in others])} {'is' if len(others) == 1 else 'are'}"
-    return [f"{sentence}; {are} within its confidence interval and not cheaper."]
+    is_priced = all(run.usd_per_1000 is not None for run in within)
+    return [f"{sentence}; {are} within its confidence interval{' and not cheaper' * is_priced}."]
 
 
 def _kappa(run: RunRow, report: CalibrationReport) -> Estimate:

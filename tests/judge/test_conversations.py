@@ -12,6 +12,7 @@ from data.readers.conversations import split_conversation
 from judge.base import WEIGHTS, load_judge
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
 from judge.conversations.features import conversation_features
+from judge.llm.endpoint import most_cost
 from judge.llm.prompt_injection import delimit_exchange
 from training.fit_conversations import SYSTEMS_APART
 from training.rated_sets import RATED_SETS
@@ -124,3 +125,15 @@ def test_an_explanation_names_the_replies_and_the_counts_that_moved_a_conversati
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2
     assert "cannot attribute the score" in refused.output
+
+
+def test_a_conversation_costs_at_most_what_its_replies_cost(tmp_path):
+    path = tmp_path / "llm.toml"
+    path.write_text(
+        'kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        "prices = { input = 1.0, output = 2.0 }\n"
+    )
+    whole = talk(HEARD, KIND)
+    replies = [most_cost(load_judge(str(path)), reply) for reply in split_conversation(whole)]
+    assert len(replies) == 3 and all(replies)
+    assert most_cost(ConversationJudge(replies=str(path)), whole) == pytest.approx(sum(filter(None, replies)))

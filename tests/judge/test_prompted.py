@@ -257,6 +257,14 @@ def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
     assert "response_format" not in call.body
 
 
+@pytest.mark.parametrize(("given", "asked"), [({}, [4, 2048]), ({"max_tokens": 4}, [4])])
+def test_a_model_that_thinks_gets_more_tokens_unless_their_number_was_set(
+    ask: Ask, given: dict[str, int], asked: list[int]
+) -> None:
+    _, calls = ask(lambda call: chat(call, "", finish_reason="length"), mode="label", reask=0, **given)
+    assert [call.body["max_tokens"] for call in calls] == asked
+
+
 @pytest.mark.parametrize(
     ("constraint", "sent"),
     [

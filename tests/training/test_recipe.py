@@ -1,12 +1,21 @@
 """Recipes: the shipped ones load, and a mistake in one is named."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from data.errors import UserError
+from data.rated_exchanges import RatedExchange
 from training.environment import BASES, PUBLISHED_BASES
-from training.recipe import RECIPES, Recipe, lineage, read_recipe
+from training.rated_sets import RATED_SETS, read_rated_set
+from training.recipe import RECIPES, STUDY, Recipe, lineage, read_recipe
+from training.training_data import TrainingData
+
+APACHE = ("smollm2", "qwen2.5-coder-1.5b")  # bases that their publishers offer under Apache-2.0
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
@@ -63,3 +72,37 @@ def test_a_mistake_in_a_recipe_is_named(tmp_path: Path, content: str, said: str)
 def test_an_unknown_recipe_is_answered_with_those_we_know(name: str) -> None:
     with pytest.raises(UserError, match=rf"unknown recipe '{name}'; known: default, .*teacher"):
         read_recipe(name)
+
+
+def test_the_open_recipe_learns_only_from_what_companies_may_use(
+    examples: list[RatedExchange],
+) -> None:
+    recipes = lineage(read_recipe("open"))
+    trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
+    assert trained == {"ieval", "scenes"}
+    assert {RATED_SETS[name].licence for name in trained} == {"CC BY", "CC0"}
+    for recipe in recipes:
+        assert recipe.base in APACHE and not recipe.grades, "grades are of texts under other licenses"
+        assert recipe.drop_context == 1, "the situations of iEval are under CC BY-NC"
+    evaluated = frozenset(recipes[1].sets) - trained
+    assert evaluated == {STUDY, *RATED_SETS} - trained
+    scenes = read_rated_set("scenes", Path())
+    other = [replace(item, set="epitome") for item in scenes[:3]]
+    data = TrainingData(ratings=examples, items=[*scenes, *other], evaluated=evaluated)
+    read = data.for_recipe(recipes[0])
+    assert not read.ratings and [item.set for item in read.items] == ["scenes"] * len(scenes)
+    described = data.describe()
+    assert (described["ratings"], list(described["sets"])) == (0, ["scenes"])
+    assert {"ratings", "epitome", "grades"}.isdisjoint(data.digests(recipes))
+
+
+def test_in_scenes_quality_depends_neither_on_length_nor_on_manner() -> None:
+    lines = (RECIPES / "scenes.jsonl").read_text(encoding="utf-8").splitlines()
+    replies = [reply for line in lines for reply in json.loads(line)["replies"]]
+    words = np.array([len(reply["text"].split()) for reply in replies])
+    scores = np.array([reply["score"] for reply in replies])
+    assert len({reply["text"] for reply in replies}) == len(replies) > 2000
+    assert np.mean(words > 80) > 1 / 3 and abs(spearmanr(words, scores).statistic) < 0.1
+    for manner in {reply["manner"] for reply in replies}:
+        own = scores[[reply["manner"] == manner for reply in replies]]
+        assert len(own) < 20 or abs(own.mean() - scores.mean()) < 15
