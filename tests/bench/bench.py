@@ -195,6 +195,27 @@ def measure_gpu(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     yield Figure(name="many replies", value=cost.seconds, unit=" s", most=120, meaning=many.stem)
 
 
+def measure_large(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """The judge classifier-large, on a GPU or the CPU; nothing where its base is not at hand."""
+    from data.errors import UserError
+    from judge.classifier.pretrained import PUBLISHED_BASES
+
+    try:
+        import torch
+
+        PUBLISHED_BASES["qwen2.5-coder-1.5b"].find()
+    except (ImportError, UserError):
+        return
+    counts = (200, 10_000) if torch.cuda.is_available() else (2, 20)
+    files = [write_samples(scratch / f"{count}.jsonl", count) for count in ((1, 2) if quick else counts)]
+    judge = ("--judge", "classifier-large")
+    rate = further_rate(*files, scratch / "rate", *judge)
+    yield Figure(name="classifier-large", value=rate, unit="/s", meaning="replies, beyond the start")
+    cost = run_cli("score", files[0], "--out", scratch / "memory", *judge)
+    yield Figure(name="memory", value=cost.mib, unit=" MiB")
+    yield Figure(name="start", value=cost.seconds, unit=" s", meaning=f"with {files[0].stem} replies")
+
+
 def measure_endpoint(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     """Judges that ask a server, against a bare loop with the same client."""
     from real_servers import start_slow_server
@@ -346,6 +367,7 @@ PARTS: dict[str, Callable[..., Iterator[Figure]]] = {
     "rows": measure_rows,
     "classifier": measure_classifier,
     "gpu": measure_gpu,
+    "large": measure_large,
     "endpoint": measure_endpoint,
     "serving": measure_serving,
     "ray": measure_ray,
