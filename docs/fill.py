@@ -4,8 +4,9 @@ They stand between `<!-- filled: name -->` and `<!-- end -->`, in a line or as l
 stored in the page, to be read without a site: `python docs/fill.py --write` refreshes them, and a test checks
 that they are current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores the
 samples as `make demo` does and draws the README's picture, docs/assets/shares.svg. `python docs/fill.py
---external-sets FOLDER` scores the external test sets in a folder of public datasets with the shipped judge,
-once for each judge, and writes docs/figures/external_sets.json.
+--external-sets FOLDER` scores the external test sets in a folder of public datasets with the shipped judges,
+once for each, and writes docs/figures/external_sets.json. `python docs/fill.py --fresh-texts FILE JUDGE...`
+scores replies that were written after the judges were finished, and writes docs/figures/fresh_texts.json.
 """
 
 import json
@@ -94,6 +95,9 @@ if __name__ == "__main__":
         case ["--external-sets", folder]:
             external_figures.measure_external_sets(Path(folder))
             print(external_figures.external_sets())
+        case ["--fresh-texts", file, *judges]:
+            external_figures.measure_fresh_texts(Path(file), judges)
+            print(reference_tables.fresh_texts())
         case ["--write"]:
             for path, text in stale().items():
                 path.write_text(text, encoding="utf-8")

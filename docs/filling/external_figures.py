@@ -1,69 +1,115 @@
-"""The shipped judge on rated sets that training refuses: its predictions, and the table of their figures."""
+"""Shipped judges on texts that no training reads: rated sets that it refuses, and replies written afterwards.
+
+Each judge predicts them once. Its predictions are kept, without texts.
+"""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from data.records import LABELS, digest_json, to_plain
+from data.errors import UserError
+from data.records import LABELS, Exchange, digest_json, to_plain
 from data.text import show
 from filling.figures import card
-from filling.reference_tables import table
+from filling.reference_tables import FRESH_TEXTS, LARGE, table
 from judge.base import DEFAULT, load_judge
 from training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set
 from training.set_transfer import measure_set, set_item
 
 FILE: Final = Path(__file__).parents[1] / "figures" / "external_sets.json"
-NOT_MEASURED: Final = "The shipped judge has not been measured on them yet."
-PARTIES: Final = {
-    "judge": f"**{DEFAULT}**",
-    "length": "counting words",
-    "one expert": "one psychologist, by the other",
-}
+JUDGES: Final = (DEFAULT, LARGE)
+NOT_MEASURED: Final = "The shipped judges have not been measured on them yet."
+PARTIES: Final = {"length": "counting words", "one expert": "one psychologist, by the other"}
+QUESTION: Final = " How are you feeling about it now?"
 
 
 def measure_external_sets(folder: Path) -> None:
-    """Write the judge's predictions and their figures; predictions that the file has are not made again."""
-    stored = read_stored()
-    predictions = stored.get("predictions", {})
-    sets = []
-    for name in EXTERNAL_SETS:
-        items = {item.exchanges[-1].id: item for item in read_rated_set(name, folder)}
-        if name not in predictions:
-            predictions[name] = predict(items)
-        scored = [set_item(items[key], probabilities) for key, probabilities in predictions[name].items()]
-        sets.append(to_plain(measure_set(scored)))
-    content = {"judge": _judge_digest(), "sets": sets, "predictions": predictions}
-    FILE.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    """Write the judges' predictions and their figures; predictions that the file has are not made again."""
+    measured: dict[str, Any] = {}
+    for name in JUDGES:
+        stored = read_stored().get(name, {})
+        predictions, sets = stored.get("predictions", {}), []
+        for each in EXTERNAL_SETS:
+            items = {item.exchanges[-1].id: item for item in read_rated_set(each, folder)}
+            try:
+                predictions[each] = predictions.get(each) or _predict_items(name, items)
+            except UserError as error:  # the base of a judge is not at hand
+                print(f"{name} is left out: {error}")
+                break
+            scored = [set_item(items[key], probabilities) for key, probabilities in predictions[each].items()]
+            sets.append(to_plain(measure_set(scored)))
+        else:
+            measured[name] = {"weights": _weights_digest(name), "sets": sets, "predictions": predictions}
+    FILE.write_text(json.dumps(measured, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def predict(items: dict[str, RatedItem]) -> dict[str, list[float]]:
-    """Return the judge's probabilities of each item's reply; without replies that it does not score."""
-    judge = load_judge(DEFAULT)
-    judgments = judge.judge_many([item.exchanges[-1] for item in items.values()])
+def _predict_items(name: str, items: Mapping[str, RatedItem]) -> dict[str, list[float]]:
+    return predict(name, {identity: item.exchanges[-1] for identity, item in items.items()})
+
+
+def predict(name: str, exchanges: Mapping[str, Exchange]) -> dict[str, list[float]]:
+    """Return a judge's probabilities by id; without replies that it does not score."""
+    judgments = load_judge(name).judge_many(list(exchanges.values()))
     return {
         identity: [round(judgment.probabilities[label], 4) for label in LABELS]
-        for identity, judgment in zip(items, judgments, strict=True)
+        for identity, judgment in zip(exchanges, judgments, strict=True)
         if judgment.probabilities
     }
 
 
 def read_stored() -> dict[str, Any]:
-    """Return the stored predictions and figures; empty where there are none of the shipped judge."""
+    """Return the stored predictions and figures by judge, those of the shipped weights."""
     content: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return content if content.get("judge") == _judge_digest() else {}
+    return {name: each for name, each in content.items() if each.get("weights") == _weights_digest(name)}
 
 
-def _judge_digest() -> str:
-    return digest_json(card()["files"])[:16]
+def _weights_digest(name: str) -> str:
+    return digest_json(card(name)["files"])[:16]
 
 
 def external_sets() -> str:
-    """Return the agreement of the judge, of the word count and of raters with each set's ratings."""
+    """Return the agreement of the judges, of the word count and of raters with each set's ratings."""
+    stored = read_stored()
     rows = []
-    for item in read_stored().get("sets", ()):
-        for name, party in item["parties"].items():
-            tau = show(party["tau"], digits=2) if party["tau"] else ""
-            figures = [show(party[key], digits=2) for key in ("spearman", "worst")]
-            rows.append([item["set"], f"{item['items']:,}", PARTIES.get(name, name), *figures, tau])
+    for place in range(len(EXTERNAL_SETS)) if stored else ():
+        items = {judge: measured["sets"][place] for judge, measured in stored.items()}
+        parties = {f"**{judge}**": item["parties"].pop("judge") for judge, item in items.items()}
+        item = next(iter(items.values()))  # the others' figures are the same beside every judge
+        parties |= {PARTIES.get(name, name): figures for name, figures in item["parties"].items()}
+        for name, figures in parties.items():
+            cells = [show(figures[key], digits=2) for key in ("spearman", "worst")]
+            tau = show(figures["tau"], digits=2) if figures["tau"] else ""
+            rows.append([item["set"], f"{item['items']:,}", name, *cells, tau])
     heads = ["set", "replies", "scored by", "Spearman", "AUC of the lowest-rated fifth", "tau over systems"]
     return table(heads, rows) if rows else NOT_MEASURED
+
+
+def measure_fresh_texts(path: Path, names: Sequence[str]) -> None:
+    """Score replies that were written after the judges were finished, and write the predictions.
+
+    A line of the file has `id`, `kind` (harmful or excellent), `manner`, `prompt` and `response`. Harmful
+    replies are also scored with a question added, and in capitals.
+    """
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    texts: dict[str, dict[str, Exchange]] = {
+        "harmful": {},
+        "excellent": {},
+        "harmful, question added": {},
+        "harmful, in capitals": {},
+    }
+    for line in lines:
+        reply = Exchange(id=line["id"], prompt=line["prompt"], response=line["response"], model="")
+        texts[line["kind"]][reply.id] = reply
+        if line["kind"] == "harmful":
+            asked = replace(reply, response=reply.response.rstrip() + QUESTION)
+            texts["harmful, question added"][reply.id] = asked
+            texts["harmful, in capitals"][reply.id] = replace(reply, response=reply.response.upper())
+    content = {
+        "manners": {line["id"]: line["manner"] for line in lines},
+        "judges": {
+            Path(name).stem: {kind: predict(name, each) for kind, each in texts.items()} for name in names
+        },
+    }
+    FRESH_TEXTS.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -209,11 +209,12 @@ def measure_large(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     counts = (200, 10_000) if torch.cuda.is_available() else (2, 20)
     files = [write_samples(scratch / f"{count}.jsonl", count) for count in ((1, 2) if quick else counts)]
     judge = ("--judge", "classifier-large")
-    rate = further_rate(*files, scratch / "rate", *judge)
+    few, many = (run_cli("score", path, "--out", scratch / path.stem, *judge) for path in files)
+    further = int(files[1].stem) - int(files[0].stem)
+    rate = further / max(many.seconds - few.seconds, 1e-9)
     yield Figure(name="classifier-large", value=rate, unit="/s", meaning="replies, beyond the start")
-    cost = run_cli("score", files[0], "--out", scratch / "memory", *judge)
-    yield Figure(name="memory", value=cost.mib, unit=" MiB")
-    yield Figure(name="start", value=cost.seconds, unit=" s", meaning=f"with {files[0].stem} replies")
+    yield Figure(name="start", value=few.seconds, unit=" s", meaning=f"with {files[0].stem} replies")
+    yield Figure(name="memory", value=many.mib, unit=" MiB", meaning=f"of {files[1].stem} replies")
 
 
 def measure_endpoint(scratch: Path, *, quick: bool) -> Iterator[Figure]:

@@ -48,16 +48,18 @@ def test_a_judge_scores_the_sets_once_and_no_text_is_stored(
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in module.external_sets().split("\n")]
     assert [row[:3] for row in table[2:]] == [
         ["resort", "25", "**classifier**"],
+        ["resort", "25", "**classifier-large**"],
         ["resort", "25", "counting words"],
         ["resort", "25", "one psychologist, by the other"],
         ["empo", "30", "**classifier**"],
+        ["empo", "30", "**classifier-large**"],
         ["empo", "30", "counting words"],
     ]
-    assert float(table[2][3].split()[0]) > 0.8 and float(table[5][5].split()[0]) > 0.8
+    assert float(table[2][3].split()[0]) > 0.8 and float(table[6][5].split()[0]) > 0.8
     text = module.FILE.read_text(encoding="utf-8")
-    assert WARM not in text and "rain" not in text and judge.count == 60
+    assert WARM not in text and "rain" not in text and judge.count == 120
     module.measure_external_sets(tmp_path)
-    assert judge.count == 60 and module.FILE.read_text(encoding="utf-8") == text
+    assert judge.count == 120 and module.FILE.read_text(encoding="utf-8") == text
 
 
 def test_predictions_of_another_judge_are_not_shown_but_replaced(
@@ -66,18 +68,40 @@ def test_predictions_of_another_judge_are_not_shown_but_replaced(
     module = fill.external_figures
     module.measure_external_sets(tmp_path)
     content = json.loads(module.FILE.read_text(encoding="utf-8"))
-    module.FILE.write_text(json.dumps(content | {"judge": "another"}), encoding="utf-8")
-    assert module.external_sets() == module.NOT_MEASURED
+    other = {**content, "classifier": {**content["classifier"], "weights": "another"}}
+    module.FILE.write_text(json.dumps(other), encoding="utf-8")
+    assert list(module.read_stored()) == ["classifier-large"]
     module.measure_external_sets(tmp_path)
-    assert judge.count == 120 and json.loads(module.FILE.read_text(encoding="utf-8")) == content
+    assert judge.count == 180 and json.loads(module.FILE.read_text(encoding="utf-8")) == content
 
 
 def test_stored_figures_are_those_of_the_stored_predictions(fill: ModuleType) -> None:
     dataset("external-test")
-    stored = fill.external_figures.read_stored()
-    for item in stored.get("sets", ()):
-        assert item["set"] in EXTERNAL_SETS
-        items = {each.exchanges[-1].id: each for each in read_rated_set(item["set"], SHARED)}
-        predictions = stored["predictions"][item["set"]]
-        measured = measure_set([set_item(items[key], row) for key, row in predictions.items()])
-        assert item["parties"]["judge"]["spearman"] == measured.parties["judge"].spearman.as_dict()
+    sets = {name: read_rated_set(name, SHARED) for name in EXTERNAL_SETS}
+    for stored in fill.external_figures.read_stored().values():
+        assert [item["set"] for item in stored["sets"]] == list(EXTERNAL_SETS)
+        for item in stored["sets"]:
+            items = {each.exchanges[-1].id: each for each in sets[item["set"]]}
+            predictions = stored["predictions"][item["set"]]
+            measured = measure_set([set_item(items[key], row) for key, row in predictions.items()])
+            assert item["parties"]["judge"]["spearman"] == measured.parties["judge"].spearman.as_dict()
+
+
+def test_fresh_texts_are_scored_once_with_their_variants(
+    fill: ModuleType, judge: StubJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (fill.external_figures, fill.reference_tables):
+        monkeypatch.setattr(module, "FRESH_TEXTS", tmp_path / "fresh.json")
+    kinds = {"harmful": COLD, "excellent": WARM}
+    lines = [
+        {"id": f"{kind}-{n}", "kind": kind, "manner": "m", "prompt": f"post {n}", "response": f"{said} {n}"}
+        for kind, said in kinds.items()
+        for n in range(3)
+    ]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    fill.external_figures.measure_fresh_texts(path, ["classifier"])
+    assert judge.count == 12 and "post" not in (tmp_path / "fresh.json").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in fill.reference_tables.fresh_texts().split("\n")[2:]]
+    shown = {name.strip(): cell.strip().split()[0] for name, cell in rows}
+    assert shown["AUC of excellent against harmful"] == "1.00" and shown["harmful labeled Good"] == "0%"
