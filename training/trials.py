@@ -293,7 +293,7 @@ def _predict_items(split: Split, trained: "TrainedNetworks") -> list[dict[str, A
     replies = [exchange for item in split.items for exchange in item.exchanges]
     predicted = iter(trained.predict(replies))
     others: list[dict[str, float]] = [{} for _ in split.items]
-    if split.train.ratings:
+    if split.train.ratings and replies:
         rows = [RatedExchange(exchange=exchange, target=()) for exchange in replies]
         by_words = iter(expected_scores(_predict_tfidf(split.train.ratings, rows)))
         others = [{TFIDF: round(fmean(next(by_words) for _ in item.exchanges), 5)} for item in split.items]
