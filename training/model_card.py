@@ -8,7 +8,7 @@ from data.errors import UserError
 from data.text import percent, show
 from judge.onnx_model import CARD, read_card
 from training.recipe import Recipe, build_recipe
-from training.trials import HELD_OUT, JUDGE, MODEL_APART, SETS_APART
+from training.trials import HELD_OUT, JUDGE, MODEL_APART, SETS_APART, TFIDF
 
 METRICS = {
     "qwk": "QWK",
@@ -122,12 +122,15 @@ def trial_lines(evaluation: Row) -> list[str]:
         for row in judge["models"]
     ]
     lines += ["", *_table(("model", "human Good share", "judge's Good share", "error, points"), models)]
-    levels, tfidf = _levels(judge), _levels(evaluations["TF-IDF"])
+    levels = _levels(judge)
     mean, guess, among = (levels[key] for key in ("mean_share_error", "guess_error", "guess_error_among"))
+    tfidf = ""
+    if TFIDF in evaluations:
+        tfidf = f"of TF-IDF {100 * _levels(evaluations[TFIDF])['mean_share_error']['value']:.1f}, "
     lines += [
         "",
-        f"Mean error over {', '.join(levels['models'])}: {percent(mean)} points; of TF-IDF "
-        f"{100 * tfidf['mean_share_error']['value']:.1f}, of guessing the mean of all others "
+        f"Mean error over {', '.join(levels['models'])}: {percent(mean)} points; "
+        f"{tfidf}of guessing the mean of all others "
         f"{percent(guess)}, of the others among these {percent(among)}. Order of these models: Kendall's "
         f"tau {show(levels['tau'], digits=2)}.",
     ]

@@ -25,7 +25,7 @@ from training.examples import under_another
 from training.graded_replies import read_constant_replies
 from training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out, expected_scores
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared
-from training.recipe import Recipe
+from training.recipe import STUDY, Recipe
 from training.set_transfer import SetItem, measure_set, set_item
 from training.training_data import TrainingData, digest_items
 
@@ -62,8 +62,12 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
     """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
 
     No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
-    left out answered prompts that others answered, too.
+    left out answered prompts that others answered, too. What is only evaluated is predicted by a further
+    training on everything else.
     """
+    tested = Split(name=f"part-{PARTS}", train=data)
+    is_refused = False
+    trained = [item for item in data.items if item.set not in data.evaluated]
     batches = sorted({rated.batch for rated in data.ratings}, key=lambda name: (len(name), name))
     models = sorted({rated.exchange.model for rated in data.ratings})
     for part in range(PARTS):
@@ -75,23 +79,35 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
             for rated in data.ratings
             if rated.batch in out_batches and rated.exchange.model not in out_models
         ]
+        if STUDY in data.evaluated:
+            raters_apart, models_apart = [*tested.raters, *held_batches], [*tested.models, *held_models]
+            tested = replace(tested, raters=raters_apart, models=models_apart)
+            held_models, held_batches, out_batches = [], [], []
         raters = {rated.rater for rated in (*held_models, *held_batches)}
         prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
         train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
-        items = [item for item in data.items if RATED_SETS[item.set].part == part]
+        items = [item for item in trained if RATED_SETS[item.set].part == part]
         if not (held_models or held_batches or items):
             continue
-        kept = [item for item in data.items if RATED_SETS[item.set].part != part]
+        kept = [item for item in trained if RATED_SETS[item.set].part != part]
         of_items = [exchange for item in items for exchange in item.exchanges]
         of_ratings = [rated.exchange for rated in held_batches]
         left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
-        if left.ratings or left.items or has_graded:
+        if left.items or has_graded or (left.ratings and STUDY not in data.evaluated):
             yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
         else:
-            raise UserError(
-                "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
-                "trial needs people who rated only part of the replies, or other rated sets under [sets]"
-            )
+            is_refused = True
+    items = [item for item in data.items if item.set in data.evaluated]
+    if tested.raters or tested.models or items:
+        of_items = [exchange for item in items for exchange in item.exchanges]
+        of_ratings = [rated.exchange for rated in (*tested.raters, *tested.models)]
+        left = _without_texts(replace(data, items=trained), of_items, of_ratings)
+        yield replace(tested, train=left, items=items)
+    elif is_refused:
+        raise UserError(
+            "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
+            "trial needs people who rated only part of the replies, or other rated sets under [sets]"
+        )
 
 
 def _without_texts(
@@ -306,14 +322,15 @@ def _predict_items(split: Split, trained: "TrainedNetworks") -> list[dict[str, A
 def _predict_ratings(
     split: Split, ratings: Sequence[RatedExchange], trained: "TrainedNetworks"
 ) -> list[dict[str, Any]]:
-    """Return one row for each held-out rating, with the predictions of the judge and of every baseline."""
+    """Return one row for each held-out rating, with the predictions of the judge and of the baselines."""
     exchanges = [rated.exchange for rated in ratings]
     if not exchanges:
         return []
-    predictions = {
-        JUDGE: trained.predict(exchanges),
-        **{name: predict(split.train.ratings, ratings) for name, predict in BASELINES.items()},
-    }
+    predictions = {JUDGE: trained.predict(exchanges)}
+    if (
+        STUDY not in split.train.evaluated
+    ):  # else the baselines would be fitted to the ratings that they predict
+        predictions |= {name: predict(split.train.ratings, ratings) for name, predict in BASELINES.items()}
     return [
         {
             "id": rated.exchange.id,

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from scipy.special import softmax
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
+from training.rated_sets import read_rated_set
+from training.recipe import STUDY, Recipe
 from training.training_data import TrainingData
 from training.trials import BASELINES, PARTS, Split, fit_length, split_parts
 
@@ -44,6 +47,19 @@ def test_a_rater_or_prompt_on_both_sides_is_left_out(examples: list[RatedExchang
         assert {rated.group for rated in split.train.ratings}.isdisjoint(
             rated.group for rated in split.raters
         )
+
+
+def test_ratings_that_are_only_evaluated_are_predicted_by_one_training_on_the_rest(
+    examples: list[RatedExchange],
+) -> None:
+    scenes = read_rated_set("scenes", Path())[:20]
+    data = TrainingData(ratings=examples, items=scenes, evaluated=frozenset({STUDY}))
+    (split,) = split_parts(data)
+    usual = list(split_parts(TrainingData(ratings=examples)))
+    assert split.raters == [rated for each in usual for rated in each.raters]
+    assert split.models == [rated for each in usual for rated in each.models]
+    read = split.train.for_recipe(Recipe())
+    assert not read.ratings and list(read.items) == scenes
 
 
 def held_out_of(ratings: list[RatedExchange]) -> list[Split]:
