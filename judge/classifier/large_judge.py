@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
+from warnings import catch_warnings
 
 import numpy as np
 
@@ -111,7 +112,8 @@ class AdaptedNetwork(Decoder):
 
         self.device, self.companion, self._lock = device, companion, Lock()
         # Merged in single precision, where the adapter's small changes are not rounded away.
-        merged = PeftModel.from_pretrained(base, folder).merge_and_unload().eval()
+        with catch_warnings(category=FutureWarning, action="ignore"):  # peft asks transformers by an old name
+            merged = PeftModel.from_pretrained(base, folder).merge_and_unload().eval()
         for weights in merged.parameters() if device == CUDA else ():
             weights.data = weights.data.bfloat16()  # but not its buffers: the frequencies of RoPE
         self.network = merged.to(device)
