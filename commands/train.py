@@ -89,10 +89,10 @@ def train(
     command again to resume.
 
     --sets is a folder with one folder for each public set, as published: epitome, ieval, esconv, and so on. A
-    recipe that names some under [sets] needs no EXCHANGES; sets with the weight 0 are only evaluated. With
-    --unit conversation only the rated conversations in it are needed. Held out is one set at a time
-    (--protocol sets-apart) or one system at a time (systems-apart); without --protocol both trials run and a
-    judge is made.
+    recipe that names some under [sets] needs no EXCHANGES. Sets with the weight 0 only evaluate the finished
+    judge; with `study = 0`, so do EXCHANGES and RATINGS. With --unit conversation only the rated
+    conversations in --sets are needed. Held out is one set at a time (--protocol sets-apart) or one system at
+    a time (systems-apart); without --protocol both trials run and a judge is made.
 
     \b
     Examples:
@@ -138,6 +138,7 @@ def train(
     device = check_environment(device, recipes[:1] if card else recipes)
     data = read_training_data(exchanges, ratings, recipes, sets=sets, texts=texts)
     from calibration.artifact import CALIBRATION_FILE
+    from judge.onnx_model import read_card
     from training.calibration_from_trials import calibrate_trained
     from training.make import card_text, make_judge, read_evidence, rebuild_judge
     from training.trials import plan_training, run_trial
@@ -157,9 +158,12 @@ def train(
             result = make_judge(
                 data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
             )
+        is_calibrated = False
+        if not (protocol or from_card):
+            is_calibrated = calibrate_trained(out, evidence, data, on_step)
+            result = read_card(out)
     if protocol and not result:
         return say(f"part {part} is done; the figures follow when all parts are")
-    is_calibrated = not protocol and calibrate_trained(out, evidence)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     elif protocol:

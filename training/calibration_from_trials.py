@@ -6,7 +6,8 @@ training, from the predictions beside its card.
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,60 @@ from calibration.fit import make_calibration
 from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
-from data.records import LABELS
+from data.records import LABELS, Exchange
 from judge.classifier.judge import ClassifierJudge
-from training.trials import JUDGE, MODEL_APART, RATERS_APART, measure_trial, read_rows, write_predictions
+from judge.onnx_model import read_card
+from training.model_card import state_caveat, write_judge_card
+from training.training_data import TrainingData
+from training.trials import (
+    JUDGE,
+    MODEL_APART,
+    RATERS_APART,
+    measure_trial,
+    predict_split,
+    read_rows,
+    split_evaluated,
+    write_predictions,
+)
 
 DAYS = 1825  # a trained judge does not change
 
 
-def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
-    """Keep the predictions of trials beside a judge's card, and calibrate it by them; return whether."""
-    if rows := [row for trial in trials for row in read_rows(trial)]:
+class FinishedJudge:
+    """A judge as it is shipped, which predicts what its recipe only evaluates; equal replies once."""
+
+    def __init__(self, folder: Path, on_step: Callable[[int, int], None] | None = None) -> None:
+        self.judge, self.on_step = ClassifierJudge(weights=str(folder)), on_step
+        self.known: dict[str, list[float]] = {}
+
+    def predict(self, exchanges: Sequence[Exchange]) -> np.ndarray:
+        """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
+        new = {each.content_digest: each for each in exchanges if each.content_digest not in self.known}
+        with ThreadPoolExecutor(self.judge.concurrency) as pool:
+            for digest, row in zip(new, pool.map(self.judge.predict, new.values()), strict=True):
+                self.known[digest] = row
+                if self.on_step:
+                    self.on_step(len(self.known), len(self.known) + len(new))
+        return np.array([self.known[each.content_digest] for each in exchanges]).reshape(-1, len(LABELS))
+
+
+def calibrate_trained(
+    folder: Path,
+    trials: Sequence[Path],
+    data: TrainingData | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> bool:
+    """Keep predictions that a judge's training did not see beside its card; calibrate it by them if possible.
+
+    They are those of trials, and the judge's own where the recipe only evaluates some data.
+    """
+    rows = [row for trial in trials for row in read_rows(trial)]
+    if data and data.evaluated:
+        rows += predict_split(split_evaluated(data), FinishedJudge(folder, on_step))
+        card = read_card(folder)
+        card["evidence"] = {key: figures for key, figures in measure_trial(rows).items() if key != "protocol"}
+        write_judge_card(folder, {**card, "caveat": state_caveat(card["evidence"])})
+    if rows:
         write_predictions(folder, rows)
     return calibrate_again(folder)
 

@@ -22,10 +22,10 @@ from judge.base import WEIGHTS
 from judge.classifier.judge import ClassifierJudge
 from judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, LargeJudge
 from judge.classifier.pretrained import PUBLISHED_BASES
-from judge.onnx_model import CARD, read_card
+from judge.onnx_model import read_card
 from training.calibration_from_trials import calibrate_again
 from training.make import NETWORK
-from training.model_card import state_caveat, write_card
+from training.model_card import state_caveat, write_card, write_judge_card
 from training.recipe import read_recipe
 from training.trials import JUDGE, measure_trial, read_rows, write_predictions
 
@@ -100,8 +100,7 @@ def make_large(teacher: Path, trial: Path, folder: Path) -> dict[str, Any]:
         "provenance": {**default["provenance"], "teachers": [], "targets": ""},
         "evidence": evidence,
     }
-    (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(write_card(card), encoding="utf-8")
+    write_judge_card(folder, card)
     calibrate_again(folder, LargeJudge)
     return card
 

@@ -32,7 +32,7 @@ from training.fine_tune import (
     trainable_networks,
 )
 from training.graded_replies import read_graded_replies
-from training.model_card import DEFAULT_TEXT, state_caveat, write_card
+from training.model_card import DEFAULT_TEXT, state_caveat, write_judge_card
 from training.network import TrainedNetworks, load_network, save_network
 from training.recipe import RECIPES, Recipe
 from training.training_data import TrainingData
@@ -99,10 +99,7 @@ def make_judge(
             "length": fit_length(read.ratings),
             "evidence": dict(evidence),
         }
-        with replacing(folder / CARD) as partial:
-            partial.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        with replacing(folder / "README.md") as partial:
-            partial.write_text(write_card(card), encoding="utf-8")
+        write_judge_card(folder, card)
     return card
 
 

@@ -1,10 +1,12 @@
 """Model cards: the recipes that a card records, its caveat, and trials and cards as Markdown."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
+from data.files import replacing
 from data.text import percent, show
 from judge.onnx_model import CARD, read_card
 from training.recipe import Recipe, build_recipe
@@ -58,6 +60,14 @@ def read_recorded(path: Path) -> tuple[dict[str, Any], tuple[Recipe, ...]]:
     recipe = build_recipe(card.get("recipe", {}), place=f"{place}: recipe")
     teachers = card["provenance"]["teachers"]
     return card, (recipe, *(build_recipe(table, place=f"{place}: teachers") for table in teachers))
+
+
+def write_judge_card(folder: Path, card: Row) -> None:
+    """Write a judge's card, and its README last."""
+    with replacing(folder / CARD) as partial:
+        partial.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with replacing(folder / "README.md") as partial:
+        partial.write_text(write_card(card), encoding="utf-8")
 
 
 def write_card(card: Row) -> str:

@@ -26,8 +26,8 @@ from training.recipe import STUDY, Recipe
 class TrainingData:
     """Rated exchanges, items of other rated sets, and unrated texts.
 
-    `evaluated` names sets with the weight 0, `study` for the rated exchanges: no training reads them, a trial
-    predicts them.
+    `evaluated` names sets with the weight 0, `study` for the rated exchanges: no training reads them, the
+    finished judge predicts them.
     """
 
     ratings: Sequence[RatedExchange] = ()

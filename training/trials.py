@@ -6,9 +6,10 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,10 +28,7 @@ from training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out, exp
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared
 from training.recipe import STUDY, Recipe
 from training.set_transfer import SetItem, measure_set, set_item
-from training.training_data import TrainingData, digest_items
-
-if TYPE_CHECKING:
-    from training.network import TrainedNetworks
+from training.training_data import TrainingData
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"
 PREDICTIONS = "held_out.jsonl.gz"  # beside a judge's card
@@ -39,8 +37,19 @@ SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart",
 JUDGE, TFIDF = "judge", "TF-IDF"  # among the predictions of a row
 PARTS = 3  # trainings of a trial; each leaves out one of so many models
 BATCHES = 5  # and one of so many rating batches
+EVALUATED_ITEMS, EVALUATED_REPLIES = (
+    1000,
+    6,
+)  # of a set, and of a conversation, that a finished judge predicts
 HUMAN = "human"
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
+
+
+class Predictor(Protocol):
+    """Trained networks, or a finished judge."""
+
+    def predict(self, exchanges: Sequence[Exchange]) -> np.ndarray:
+        """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,52 +71,74 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
     """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
 
     No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
-    left out answered prompts that others answered, too. What is only evaluated is predicted by a further
-    training on everything else.
+    left out answered prompts that others answered, too. What is only evaluated is in none of them.
     """
-    tested = Split(name=f"part-{PARTS}", train=data)
+    is_rated = STUDY not in data.evaluated
+    data = replace(data, items=[item for item in data.items if item.set not in data.evaluated])
     is_refused = False
-    trained = [item for item in data.items if item.set not in data.evaluated]
-    batches = sorted({rated.batch for rated in data.ratings}, key=lambda name: (len(name), name))
-    models = sorted({rated.exchange.model for rated in data.ratings})
     for part in range(PARTS):
-        out_models = models[part::PARTS] if len(models) >= PARTS else []
-        out_batches = batches[part::BATCHES] if len(batches) >= BATCHES else []
-        held_models = [rated for rated in data.ratings if rated.exchange.model in out_models]
-        held_batches = [
-            rated
-            for rated in data.ratings
-            if rated.batch in out_batches and rated.exchange.model not in out_models
-        ]
-        if STUDY in data.evaluated:
-            raters_apart, models_apart = [*tested.raters, *held_batches], [*tested.models, *held_models]
-            tested = replace(tested, raters=raters_apart, models=models_apart)
-            held_models, held_batches, out_batches = [], [], []
+        held_models, held_batches = _hold_out(data.ratings, part) if is_rated else ([], [])
         raters = {rated.rater for rated in (*held_models, *held_batches)}
+        out_batches = {rated.batch for rated in held_batches}
         prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
         train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
-        items = [item for item in trained if RATED_SETS[item.set].part == part]
+        items = [item for item in data.items if RATED_SETS[item.set].part == part]
         if not (held_models or held_batches or items):
             continue
-        kept = [item for item in trained if RATED_SETS[item.set].part != part]
+        kept = [item for item in data.items if RATED_SETS[item.set].part != part]
         of_items = [exchange for item in items for exchange in item.exchanges]
         of_ratings = [rated.exchange for rated in held_batches]
         left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
-        if left.items or has_graded or (left.ratings and STUDY not in data.evaluated):
+        if left.items or has_graded or (left.ratings and is_rated):
             yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
         else:
             is_refused = True
-    items = [item for item in data.items if item.set in data.evaluated]
-    if tested.raters or tested.models or items:
-        of_items = [exchange for item in items for exchange in item.exchanges]
-        of_ratings = [rated.exchange for rated in (*tested.raters, *tested.models)]
-        left = _without_texts(replace(data, items=trained), of_items, of_ratings)
-        yield replace(tested, train=left, items=items)
-    elif is_refused:
+    if is_refused and not data.evaluated:
         raise UserError(
             "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
             "trial needs people who rated only part of the replies, or other rated sets under [sets]"
         )
+
+
+def _hold_out(ratings: Sequence[RatedExchange], part: int) -> tuple[list[RatedExchange], list[RatedExchange]]:
+    """Return the ratings of a third of the models, and of the others those in a fifth of the batches."""
+    batches = sorted({rated.batch for rated in ratings}, key=lambda name: (len(name), name))
+    models = sorted({rated.exchange.model for rated in ratings})
+    out_models = models[part::PARTS] if len(models) >= PARTS else []
+    out_batches = batches[part::BATCHES] if len(batches) >= BATCHES else []
+    others = [rated for rated in ratings if rated.exchange.model not in out_models]
+    return (
+        [rated for rated in ratings if rated.exchange.model in out_models],
+        [rated for rated in others if rated.batch in out_batches],
+    )
+
+
+def split_evaluated(data: TrainingData) -> Split:
+    """Return what is only evaluated, which a finished judge predicts, without texts that training reads, too.
+
+    The ratings are the same as in the three splits of a trial.
+    """
+    trained = [item for item in data.items if item.set not in data.evaluated]
+    by_set: dict[str, list[RatedItem]] = defaultdict(list)
+    for item in drop_shared([item for item in data.items if item.set in data.evaluated], trained):
+        by_set[item.set].append(replace(item, exchanges=_spread(item.exchanges, EVALUATED_REPLIES)))
+    items = [item for members in by_set.values() for item in _spread(members, EVALUATED_ITEMS)]
+    split = Split(name="finished", train=data, items=items)
+    if STUDY not in data.evaluated:
+        return split
+    ids = {exchange.id for exchange in drop_shared([rated.exchange for rated in data.ratings], trained)}
+    ratings = [rated for rated in data.ratings if rated.exchange.id in ids]
+    models, raters = zip(*(_hold_out(ratings, part) for part in range(PARTS)), strict=True)
+    return replace(split, models=list(chain(*models)), raters=list(chain(*raters)))
+
+
+Member = TypeVar("Member")
+
+
+def _spread(members: Sequence[Member], most: int) -> tuple[Member, ...]:
+    """Return at most so many members at equal distances, the last one among them."""
+    places = np.linspace(0, len(members), min(most, len(members)) + 1)[1:].round().astype(int) - 1
+    return tuple(members[place] for place in places)
 
 
 def _without_texts(
@@ -227,9 +258,12 @@ def run_trial(
     from training.fine_tune import train_judge
 
     splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
-    evaluated = [item for item in data.items if item.set in data.evaluated]
-    plan = {"protocol": HELD_OUT, "evaluation_items": digest_items(evaluated)}
-    check_plan(folder, {**plan, **plan_training(data, recipes)}, kind="trial")
+    if not splits:
+        raise UserError(
+            "no data can be held out; run `train` without --protocol: the finished judge is evaluated on the "
+            "sets with the weight 0"
+        )
+    check_plan(folder, {"protocol": HELD_OUT, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):
         path = folder / f"{split.name}.jsonl"
         if path.exists() or part not in (None, number):
@@ -292,7 +326,7 @@ def plan_training(data: TrainingData, recipes: Sequence[Recipe]) -> dict[str, An
     }
 
 
-def predict_split(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+def predict_split(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     """Return one row for everything that is held out, each with the protocol that it belongs to."""
     rated = {RATERS_APART: split.raters, MODEL_APART: split.models}
     rows = [
@@ -304,7 +338,7 @@ def predict_split(split: Split, trained: "TrainedNetworks") -> list[dict[str, An
     return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split, trained)]
 
 
-def _predict_items(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+def _predict_items(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     """Return one row for each item, with the mean prediction over its replies, and that of TF-IDF."""
     replies = [exchange for item in split.items for exchange in item.exchanges]
     predicted = iter(trained.predict(replies))
@@ -320,7 +354,7 @@ def _predict_items(split: Split, trained: "TrainedNetworks") -> list[dict[str, A
 
 
 def _predict_ratings(
-    split: Split, ratings: Sequence[RatedExchange], trained: "TrainedNetworks"
+    split: Split, ratings: Sequence[RatedExchange], trained: Predictor
 ) -> list[dict[str, Any]]:
     """Return one row for each held-out rating, with the predictions of the judge and of the baselines."""
     exchanges = [rated.exchange for rated in ratings]
@@ -343,7 +377,7 @@ def _predict_ratings(
     ]
 
 
-def _predict_misfits(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
+def _predict_misfits(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     """Return one row for each held-out reply: as it was, under another prompt, and replaced by a constant."""
     chance = random.Random(0)
     exchanges = [rated.exchange for rated in split.raters]

@@ -15,7 +15,7 @@ from data.records import Exchange
 from training.rated_sets import read_rated_set
 from training.recipe import STUDY, Recipe
 from training.training_data import TrainingData
-from training.trials import BASELINES, PARTS, Split, fit_length, split_parts
+from training.trials import BASELINES, PARTS, Split, fit_length, split_evaluated, split_parts
 
 
 def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(
@@ -49,17 +49,38 @@ def test_a_rater_or_prompt_on_both_sides_is_left_out(examples: list[RatedExchang
         )
 
 
-def test_ratings_that_are_only_evaluated_are_predicted_by_one_training_on_the_rest(
+def test_what_is_only_evaluated_is_in_no_training_and_left_to_the_finished_judge(
     examples: list[RatedExchange],
 ) -> None:
     scenes = read_rated_set("scenes", Path())[:20]
-    data = TrainingData(ratings=examples, items=scenes, evaluated=frozenset({STUDY}))
-    (split,) = split_parts(data)
-    usual = list(split_parts(TrainingData(ratings=examples)))
-    assert split.raters == [rated for each in usual for rated in each.raters]
-    assert split.models == [rated for each in usual for rated in each.models]
-    read = split.train.for_recipe(Recipe())
+    copied = replace(
+        examples[0], exchange=replace(examples[0].exchange, prompt=scenes[0].exchanges[0].prompt)
+    )
+    data = TrainingData(
+        ratings=[copied, *examples[1:]],
+        items=[*scenes, *(replace(item, set="epitome", cluster=item.cluster * 2) for item in scenes)],
+        evaluated=frozenset({STUDY, "epitome"}),
+    )
+    assert not list(split_parts(data))
+    read = data.for_recipe(Recipe())
     assert not read.ratings and list(read.items) == scenes
+    split = split_evaluated(data)
+    assert not split.items, "their texts are in the training"
+    assert {id(rated) for rated in split.models} == {id(rated) for rated in examples[1:]}
+    usual = [rated for each in split_parts(TrainingData(ratings=examples[1:])) for rated in each.raters]
+    assert split.raters == usual
+
+
+def test_a_finished_judge_predicts_some_items_of_a_large_set_and_some_replies_of_a_conversation() -> None:
+    (scene, *_) = read_rated_set("scenes", Path())
+    exchanges = [replace(scene.exchanges[0], prompt=f"prompt {n}", response=f"reply {n}") for n in range(9)]
+    talk = replace(scene, set="dstc9", exchanges=tuple(exchanges))
+    data = TrainingData(
+        items=[replace(talk, cluster=str(number)) for number in range(2000)], evaluated=frozenset({"dstc9"})
+    )
+    items = split_evaluated(data).items
+    assert [item.cluster for item in items] == [str(number) for number in range(1, 2000, 2)]
+    assert items[0].exchanges == tuple(exchanges[place] for place in (1, 2, 3, 5, 7, 8))
 
 
 def held_out_of(ratings: list[RatedExchange]) -> list[Split]:

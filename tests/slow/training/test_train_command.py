@@ -18,6 +18,7 @@ from data.tables import write_rows
 from judge.base import load_judge
 from judge.classifier.judge import ClassifierJudge
 from training.recipe import Recipe
+from training.trials import read_rows
 
 Train = Callable[..., Result]
 Write = Callable[[Recipe], Path]
@@ -125,21 +126,23 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     refused(train("--protocol", "sets-apart", *out), "only with --unit conversation")
 
 
-def test_a_recipe_of_sets_alone_is_evaluated_on_those_with_the_weight_0(
+def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
     tmp_path: Path, write_recipe: Write, tiny_recipe: Recipe, sets_folder: Path
 ) -> None:
     # As `open.toml`: no situation is read, not all layers of the base are, and one set is not at hand.
     sets = {"ieval": 1.0, "epitome": 0.0, "dstc9": 0.0}
     recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
-    done = run("train", *options, "--protocol", "held-out", "--out", tmp_path / "trial")
-    assert done.exit_code == 0, done.output
-    (row,) = read(tmp_path / "trial" / "evaluation.json")["sets-apart"]["sets"]
+    refused(run("train", *options, "--protocol", "held-out", "--out", tmp_path / "trial"), "weight 0")
+    made = run("train", *options, "--out", tmp_path / "judge")
+    assert made.exit_code == 0, made.output
+    (row,) = read(tmp_path / "judge" / "card.json")["evidence"]["sets-apart"]["sets"]
     assert (row["set"], row["items"]) == ("epitome", 60)
     assert row["parties"]["judge"]["spearman"]["value"] > 0.4, "the planted word is the same in both"
-    made = run("train", *options, "--evidence", tmp_path / "trial", "--out", tmp_path / "judge")
-    assert made.exit_code == 0, made.output
-    assert "no human labels" in (tmp_path / "judge" / "README.md").read_text()
+    readme = (tmp_path / "judge" / "README.md").read_text()
+    assert "no human labels" in readme and "| epitome | 60 | " in readme
+    kept = [row["set"] for row in read_rows(tmp_path / "judge")]
+    assert kept == ["epitome"] * 60
     (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{tmp_path / 'judge'}'\n")
     assert run("score", SAMPLES, "--judge", "mine.toml", "--limit", "4").exit_code == 0
 

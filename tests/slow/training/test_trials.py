@@ -182,7 +182,6 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
     others = {
         "recipe": (corpus, replace(tiny_recipe, seed=9)),
         "digests": (replace(corpus, ratings=corpus.ratings[1:]), tiny_recipe),
-        "evaluation_items, digests": (replace(corpus, evaluated=frozenset({"ieval"})), tiny_recipe),
     }
     for key, (data, recipe) in others.items():
         with pytest.raises(UserError, match=f"contains a trial with another {key}; set another --out"):
