@@ -20,6 +20,7 @@ from training.training_data import TrainingData, training_perturbations
 
 OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
+CUTS = 35.0, 57.0  # of a score: cruel and poor replies are Bad, okay ones Okay, good and excellent ones Good
 READING_ERROR = 20.0  # of a score, in points: the standard deviation between raters
 MAX_DRAWS = 20  # of another prompt, before a reply stays under its own
 GRADED_FRACTION = 0.4  # of the graded replies that are shown in an epoch
@@ -135,7 +136,7 @@ def grades_to_labels(examples: Sequence[TrainingExample]) -> list[TrainingExampl
     """Return the examples, those of graded replies with label probabilities in place of scores.
 
     Where no person gave labels, the level comes from these: as if raters read a reply's score with a normal
-    error, and cut the scale into equal thirds.
+    error, and cut the scale where the writers' kinds of replies meet.
     """
     return [
         replace(example, set="", target=_label_probabilities(MIDDLE + SPREAD * example.value))
@@ -146,7 +147,7 @@ def grades_to_labels(examples: Sequence[TrainingExample]) -> list[TrainingExampl
 
 
 def _label_probabilities(score: float) -> tuple[float, ...]:
-    below = norm.cdf((np.array([100 / 3, 200 / 3]) - score) / READING_ERROR)
+    below = norm.cdf((np.array(CUTS) - score) / READING_ERROR)
     return tuple(float(part) for part in np.diff([0.0, *below, 1.0]))
 
 

@@ -94,7 +94,7 @@ def make_judge(
                 "threads": threads,
                 "packages": package_versions(),
             },
-            "trained_on": data.describe(),
+            "trained_on": data.describe(recipes),
             "rated": to_plain(rated_range_of(shape_of(exchange) for exchange in data.exchanges())),
             "length": fit_length(read.ratings),
             "evidence": dict(evidence),

@@ -86,7 +86,7 @@ def write_card(card: Row) -> str:
         *(f"**Unseen models.** {card['caveat']}", ""),
     ]
     if sets := trained.get("sets"):
-        named = ", ".join(f"{name} ({facts['licence']})" for name, facts in sets.items())
+        named = ", ".join(f"{name} ({facts['items']:,}, {facts['licence']})" for name, facts in sets.items())
         lines += [f"**Also trained on** {named}.", ""]
     for protocol in sorted(card["evidence"], key=lambda name: name != SETS_APART):
         lines += [f"## {protocol}", "", *trial_lines(card["evidence"][protocol]), ""]

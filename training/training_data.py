@@ -70,11 +70,14 @@ class TrainingData:
             digests["grades"] = _digest(f"{digest} {score}" for digest, score in read_grades().items())
         return digests
 
-    def describe(self) -> dict[str, Any]:
-        """Return the counts that a model card prints."""
+    def describe(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
+        """Return the counts that a model card prints; every source of texts has its license."""
         counts = Counter(item.set for item in self.items if item.set not in self.evaluated)
         ratings = () if STUDY in self.evaluated else self.ratings
         shares = np.mean([rated.target for rated in ratings], axis=0) if ratings else ()
+        own = {}
+        if any(recipe.ours for recipe in recipes):
+            own = {"graded replies": len(read_graded_replies()), "constants": len(read_constant_replies())}
         return {
             "ratings": len(ratings),
             "raters": len({rated.rater for rated in ratings}),
@@ -83,6 +86,10 @@ class TrainingData:
             "sets": {
                 name: {"items": count, "licence": RATED_SETS[name].licence, "raters": RATED_SETS[name].raters}
                 for name, count in counts.items()
+            }
+            | {
+                name: {"items": count, "licence": "CC0", "raters": "language models"}
+                for name, count in own.items()
             },
         }
 

@@ -216,8 +216,8 @@ def test_without_labels_grades_become_label_probabilities() -> None:
     other = TrainingExample(exchanges=(WHOLE,), set="ieval", value=1.0)
     bad, okay, good, same = grades_to_labels([*examples, other])
     assert same == other and not any(each.set for each in (bad, okay, good))
-    assert bad.target[0] > 0.9 and bad.target == pytest.approx(good.target[::-1])
-    assert okay.target == pytest.approx((0.2023, 0.5954, 0.2023), abs=1e-3), "normal distribution by hand"
+    assert bad.target[0] > 0.9 and good.target[-1] > 0.9
+    assert okay.target == pytest.approx((0.2266, 0.4102, 0.3632), abs=1e-3), "normal distribution by hand"
 
 
 def test_constant_replies_score_by_whether_their_feeling_suits_the_prompt() -> None:

@@ -91,8 +91,12 @@ def test_the_open_recipe_learns_only_from_what_companies_may_use(
     data = TrainingData(ratings=examples, items=[*scenes, *other], evaluated=evaluated)
     read = data.for_recipe(recipes[0])
     assert not read.ratings and [item.set for item in read.items] == ["scenes"] * len(scenes)
-    described = data.describe()
-    assert (described["ratings"], list(described["sets"])) == (0, ["scenes"])
+    described = data.describe(recipes)
+    assert described["ratings"] == 0
+    assert {name: facts["licence"] for name, facts in described["sets"].items()} == dict.fromkeys(
+        ("scenes", "graded replies", "constants"), "CC0"
+    )
+    assert described["sets"]["scenes"]["items"] == len(scenes)
     assert {"ratings", "epitome", "grades"}.isdisjoint(data.digests(recipes))
 
 

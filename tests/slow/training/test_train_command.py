@@ -114,7 +114,7 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     assert list(card["provenance"]["digests"]) == ["ratings", "epitome", "ieval"]
     sections = [line for line in made.stdout.splitlines() if line.startswith(("## ", "**Also"))]
     assert sections[:2] == [
-        "**Also trained on** epitome (research use only), ieval (CC BY).",
+        "**Also trained on** epitome (60, research use only), ieval (48, CC BY).",
         "## sets-apart",
     ]
     assert "| ieval | 48 | " in made.stdout
