@@ -117,7 +117,7 @@ def train(
         return _fit_head(exchanges, ratings, out, as_json=as_json)
     from dataclasses import replace
 
-    from reports.progress import steps
+    from reports.progress import progress, steps
     from training.environment import check_environment
     from training.model_card import read_recorded, trial_lines, write_card
     from training.recipe import lineage, read_recipe
@@ -143,7 +143,7 @@ def train(
     from training.make import card_text, make_judge, read_evidence, rebuild_judge
     from training.trials import plan_training, run_trial
 
-    kept = "trained networks are saved, the one in progress is not"
+    kept = "trained networks are saved; the one in progress, and predictions of a finished judge, are not"
     with interruptible(kept), steps() as (on_split, on_step):
         if protocol:
             result = run_trial(
@@ -158,10 +158,11 @@ def train(
             result = make_judge(
                 data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
             )
-        is_calibrated = False
-        if not (protocol or from_card):
-            is_calibrated = calibrate_trained(out, evidence, data, on_step)
-            result = read_card(out)
+    is_calibrated = False
+    if not protocol:
+        with interruptible(kept), progress("evaluating", "evaluated") as on_predicted:
+            is_calibrated = calibrate_trained(out, evidence, None if from_card else data, on_predicted)
+        result |= read_card(out)
     if protocol and not result:
         return say(f"part {part} is done; the figures follow when all parts are")
     if as_json:
@@ -181,7 +182,7 @@ def train(
         )
         say(rebuilt if card else write_card(result))
         if is_calibrated:
-            say(f"calibrated by its trials: {out / CALIBRATION_FILE}")
+            say(f"calibrated by ratings that its training did not read: {out / CALIBRATION_FILE}")
         _say_how_to_score(result["name"], out)
 
 

@@ -1,4 +1,4 @@
-"""Calibration of a trained judge from its trials: the held-out predictions of its recipe.
+"""Calibration of a trained judge from predictions of data that its training did not read.
 
 `python -m training.calibration_from_trials FOLDER` computes a judge's figures and calibration again, without
 training, from the predictions beside its card.
@@ -26,6 +26,7 @@ from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from data.records import LABELS, Exchange
+from judge.base import CPU
 from judge.classifier.judge import ClassifierJudge
 from judge.onnx_model import read_card
 from training.model_card import state_caveat, write_judge_card
@@ -45,20 +46,21 @@ DAYS = 1825  # a trained judge does not change
 
 
 class FinishedJudge:
-    """A judge as it is shipped, which predicts what its recipe only evaluates; equal replies once."""
+    """A judge as it is shipped, int8 on the CPU, which predicts what its recipe only evaluates."""
 
     def __init__(self, folder: Path, on_step: Callable[[int, int], None] | None = None) -> None:
-        self.judge, self.on_step = ClassifierJudge(weights=str(folder)), on_step
-        self.known: dict[str, list[float]] = {}
+        self.judge, self.on_step = ClassifierJudge(weights=str(folder), device=CPU), on_step
+        self.known: dict[str, list[float]] = {}  # equal replies are predicted once
 
     def predict(self, exchanges: Sequence[Exchange]) -> np.ndarray:
         """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
         new = {each.content_digest: each for each in exchanges if each.content_digest not in self.known}
+        total = len(self.known) + len(new)
         with ThreadPoolExecutor(self.judge.concurrency) as pool:
             for digest, row in zip(new, pool.map(self.judge.predict, new.values()), strict=True):
                 self.known[digest] = row
                 if self.on_step:
-                    self.on_step(len(self.known), len(self.known) + len(new))
+                    self.on_step(len(self.known), total)
         return np.array([self.known[each.content_digest] for each in exchanges]).reshape(-1, len(LABELS))
 
 
@@ -68,9 +70,10 @@ def calibrate_trained(
     data: TrainingData | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> bool:
-    """Keep predictions that a judge's training did not see beside its card; calibrate it by them if possible.
+    """Keep predictions of data that training did not read beside a judge's card, and calibrate by them.
 
-    They are those of trials, and the judge's own where the recipe only evaluates some data.
+    They are those of trials, and the judge's own where the recipe only evaluates some data. Return whether
+    they suffice for a calibration.
     """
     rows = [row for trial in trials for row in read_rows(trial)]
     if data and data.evaluated:

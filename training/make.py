@@ -115,7 +115,10 @@ def _train_or_resume(
     """Return a judge's networks; its teachers have subfolders, and their probabilities a file."""
     recipe, *teachers = recipes
     check_plan(folder, plan_training(data, recipes), kind="judge")
-    paths = [folder / NETWORK.format(number) for number in range(len(trainable_networks(recipe, data)))]
+    paths = [
+        folder / NETWORK.format(number)
+        for number in range(len(trainable_networks(recipe, data.for_recipe(recipe))))
+    ]
     if not all(path.exists() for path in paths):
         targets = None
         if teachers:

@@ -71,7 +71,7 @@ class TrainingData:
         return digests
 
     def describe(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
-        """Return the counts that a model card prints; every source of texts has its license."""
+        """Return the counts that a model card prints, with the licenses of rated and own texts."""
         counts = Counter(item.set for item in self.items if item.set not in self.evaluated)
         ratings = () if STUDY in self.evaluated else self.ratings
         shares = np.mean([rated.target for rated in ratings], axis=0) if ratings else ()

@@ -68,7 +68,7 @@ class Split:
 
 
 def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Split]:
-    """Yield three splits, which leave out a third of the models, a fifth of the batches, and a group of sets.
+    """Yield up to three splits: a third of the models, a fifth of the batches, and a group of sets left out.
 
     No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
     left out answered prompts that others answered, too. What is only evaluated is in none of them.
@@ -93,7 +93,7 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
             yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
         else:
             is_refused = True
-    if is_refused and not data.evaluated:
+    if is_refused:
         raise UserError(
             "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
             "trial needs people who rated only part of the replies, or other rated sets under [sets]"
@@ -116,19 +116,27 @@ def _hold_out(ratings: Sequence[RatedExchange], part: int) -> tuple[list[RatedEx
 def split_evaluated(data: TrainingData) -> Split:
     """Return what is only evaluated, which a finished judge predicts, without texts that training reads, too.
 
-    The ratings are the same as in the three splits of a trial.
+    The ratings are divided as in the three splits of a trial.
     """
-    trained = [item for item in data.items if item.set not in data.evaluated]
+    is_rated = STUDY not in data.evaluated
+    ratings = [rated.exchange for rated in data.ratings]
+    trained = [
+        *(item for item in data.items if item.set not in data.evaluated),
+        *data.texts,
+        *(ratings if is_rated else ()),
+    ]
     by_set: dict[str, list[RatedItem]] = defaultdict(list)
     for item in drop_shared([item for item in data.items if item.set in data.evaluated], trained):
         by_set[item.set].append(replace(item, exchanges=_spread(item.exchanges, EVALUATED_REPLIES)))
     items = [item for members in by_set.values() for item in _spread(members, EVALUATED_ITEMS)]
-    split = Split(name="finished", train=data, items=items)
-    if STUDY not in data.evaluated:
+    # For TF-IDF, which has no other data.
+    left = _without_texts(data, [exchange for item in items for exchange in item.exchanges])
+    split = Split(name="finished", train=left, items=items)
+    if is_rated:
         return split
-    ids = {exchange.id for exchange in drop_shared([rated.exchange for rated in data.ratings], trained)}
-    ratings = [rated for rated in data.ratings if rated.exchange.id in ids]
-    models, raters = zip(*(_hold_out(ratings, part) for part in range(PARTS)), strict=True)
+    ids = {exchange.id for exchange in drop_shared(ratings, trained)}
+    unseen = [rated for rated in data.ratings if rated.exchange.id in ids]
+    models, raters = zip(*(_hold_out(unseen, part) for part in range(PARTS)), strict=True)
     return replace(split, models=list(chain(*models)), raters=list(chain(*raters)))
 
 
@@ -260,8 +268,8 @@ def run_trial(
     splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
     if not splits:
         raise UserError(
-            "no data can be held out; run `train` without --protocol: the finished judge is evaluated on the "
-            "sets with the weight 0"
+            "nothing can be held out: a trial needs three models, five batches of ratings, or other rated "
+            "sets under [sets]; what has the weight 0 there evaluates the finished judge"
         )
     check_plan(folder, {"protocol": HELD_OUT, **plan_training(data, recipes)}, kind="trial")
     for number, split in enumerate(splits):

@@ -71,6 +71,18 @@ def test_what_is_only_evaluated_is_in_no_training_and_left_to_the_finished_judge
     assert split.raters == usual
 
 
+def test_what_ratings_or_texts_taught_is_not_evaluated(examples: list[RatedExchange]) -> None:
+    (scene, other, *_) = read_rated_set("scenes", Path())[::4]
+    text = Exchange(id="t", prompt="p", response=scene.exchanges[0].response, model="m")
+    rated = replace(examples[0], exchange=replace(text, response=other.exchanges[0].response))
+    evaluated = frozenset({"epitome"})
+    items = [replace(item, set="epitome", cluster=f"post {n}") for n, item in enumerate((scene, other))]
+    data = TrainingData(ratings=examples, items=items, evaluated=evaluated)
+    assert split_evaluated(data).items == items
+    assert split_evaluated(replace(data, texts=[text])).items == items[1:]
+    assert split_evaluated(replace(data, ratings=[rated])).items == items[:1]
+
+
 def test_a_finished_judge_predicts_some_items_of_a_large_set_and_some_replies_of_a_conversation() -> None:
     (scene, *_) = read_rated_set("scenes", Path())
     exchanges = [replace(scene.exchanges[0], prompt=f"prompt {n}", response=f"reply {n}") for n in range(9)]

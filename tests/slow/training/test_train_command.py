@@ -159,7 +159,9 @@ def test_a_judge_is_made_with_its_card_and_scores(
     assert (card["trained_on"]["ratings"], card["trained_on"]["raters"]) == (120, 30)
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert done.stdout.startswith(text.strip()) and card["caveat"] in text
-    assert f"calibrated by its trials: {folder / 'calibration.json'}" in done.stdout
+    assert (
+        f"calibrated by ratings that its training did not read: {folder / 'calibration.json'}" in done.stdout
+    )
     assert [line.split(",")[0] for line in notes(done)] == ["Next"], "no noise from other packages"
     Path("my.toml").write_text(f'kind = "classifier"\nweights = "{folder}"\n')
     scored = run("score", rated_files[0], "--judge", "my.toml", "--json", "--out", "run")
