@@ -95,8 +95,8 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
             is_refused = True
     if is_refused:
         raise UserError(
-            "nothing is left to train on: every rating is of a rater or a prompt that is held out; a "
-            "trial needs people who rated only part of the replies, or other rated sets under [sets]"
+            "nothing is left to train on: a trial holds out people, prompts, models and sets; it needs "
+            "people who rated only part of the replies, or more rated sets under [sets]"
         )
 
 

@@ -133,7 +133,7 @@ def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
     sets = {"ieval": 1.0, "epitome": 0.0, "dstc9": 0.0}
     recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
-    refused(run("train", *options, "--protocol", "held-out", "--out", tmp_path / "trial"), "weight 0")
+    refused(run("train", *options, "--protocol", "held-out", "--out", tmp_path / "trial"), "is left")
     made = run("train", *options, "--out", tmp_path / "judge")
     assert made.exit_code == 0, made.output
     (row,) = read(tmp_path / "judge" / "card.json")["evidence"]["sets-apart"]["sets"]
