@@ -66,7 +66,7 @@ class LargeJudge(ClassifierJudge):
     @cached_property
     def pretrained(self) -> tuple[Any, Any]:
         """The base and its tokenizer."""
-        print(f"loading {self.base.name}: a minute or two", file=sys.stderr, flush=True)
+        print(f"loading {self.base.name}: up to three minutes", file=sys.stderr, flush=True)
         return load_pretrained(self.base if self.base.suffix == ".gguf" else self.base.parent)
 
     @cached_property
