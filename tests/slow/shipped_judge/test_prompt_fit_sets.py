@@ -46,7 +46,7 @@ SOURCES = {
 }
 # Sets above the target of 1%: the chatbot that people rate lowest of iEval's four has a fit of 0.64; one part
 # of judging-empathy, 50 conversations with only three openings, has 0.72.
-AT_MOST = {"ieval": 15, "judging-empathy": 2}  # %
+AT_MOST = {"ieval": 15, "judging-empathy": 3}  # %; of the latter 1.7 or 2.3, by how a processor rounds
 EXTERNAL = ("empo", "resort")
 Row = dict[str, object]
 
