@@ -37,10 +37,8 @@ SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart",
 JUDGE, TFIDF = "judge", "TF-IDF"  # among the predictions of a row
 PARTS = 3  # trainings of a trial; each leaves out one of so many models
 BATCHES = 5  # and one of so many rating batches
-EVALUATED_ITEMS, EVALUATED_REPLIES = (
-    1000,
-    6,
-)  # of a set, and of a conversation, that a finished judge predicts
+EVALUATED_ITEMS = 1000  # of a set, at most, that a finished judge predicts
+EVALUATED_REPLIES = 6  # of a conversation, likewise
 HUMAN = "human"
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
 
@@ -75,7 +73,6 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
     """
     is_rated = STUDY not in data.evaluated
     data = replace(data, items=[item for item in data.items if item.set not in data.evaluated])
-    is_refused = False
     for part in range(PARTS):
         held_models, held_batches = _hold_out(data.ratings, part) if is_rated else ([], [])
         raters = {rated.rater for rated in (*held_models, *held_batches)}
@@ -92,12 +89,10 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
         if left.items or has_graded or (left.ratings and is_rated):
             yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
         else:
-            is_refused = True
-    if is_refused:
-        raise UserError(
-            "nothing is left to train on: a trial holds out people, prompts, models and sets; it needs "
-            "people who rated only part of the replies, or more rated sets under [sets]"
-        )
+            raise UserError(
+                "nothing is left to train on: a trial holds out people, prompts, models and sets; it needs "
+                "people who rated only part of the replies, or more rated sets under [sets]"
+            )
 
 
 def _hold_out(ratings: Sequence[RatedExchange], part: int) -> tuple[list[RatedExchange], list[RatedExchange]]:
@@ -369,9 +364,8 @@ def _predict_ratings(
     if not exchanges:
         return []
     predictions = {JUDGE: trained.predict(exchanges)}
-    if (
-        STUDY not in split.train.evaluated
-    ):  # else the baselines would be fitted to the ratings that they predict
+    # Where ratings are only evaluated, baselines would be fitted to what they predict.
+    if STUDY not in split.train.evaluated:
         predictions |= {name: predict(split.train.ratings, ratings) for name, predict in BASELINES.items()}
     return [
         {
