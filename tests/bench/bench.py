@@ -1,6 +1,6 @@
 """Speed, start and memory on this machine: `make bench`; docs/performance.md explains the figures.
 
-    bench.py [--only NAME ...] [--json FILE] [--quick]
+    bench.py [--only NAME ...] [--judge FILE.toml ...] [--json FILE] [--quick]
 
 Commands run in processes of their own, contenders take turns, and the median counts. A busy machine makes
 every figure worse. The exit code is 1 where a limit is missed.
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import cycle
@@ -195,26 +196,38 @@ def measure_gpu(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     yield Figure(name="many replies", value=cost.seconds, unit=" s", most=120, meaning=many.stem)
 
 
-def measure_large(scratch: Path, *, quick: bool) -> Iterator[Figure]:
-    """The judge classifier-large, on a GPU or the CPU; nothing where its base is not at hand."""
+def measure_judges(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """The trained judges on a GPU, or the CPU; the large one only where its base is at hand."""
     from data.errors import UserError
-    from judge.classifier.pretrained import PUBLISHED_BASES
+    from judge.base import load_judge
 
     try:
         import torch
 
-        PUBLISHED_BASES["qwen2.5-coder-1.5b"].find()
-    except (ImportError, UserError):
-        return
-    counts = (200, 10_000) if torch.cuda.is_available() else (2, 20)
-    files = [write_samples(scratch / f"{count}.jsonl", count) for count in ((1, 2) if quick else counts)]
-    judge = ("--judge", "classifier-large")
-    few, many = (run_cli("score", path, "--out", scratch / path.stem, *judge) for path in files)
-    further = int(files[1].stem) - int(files[0].stem)
-    rate = further / max(many.seconds - few.seconds, 1e-9)
-    yield Figure(name="classifier-large", value=rate, unit="/s", meaning="replies, beyond the start")
-    yield Figure(name="start", value=few.seconds, unit=" s", meaning=f"with {files[0].stem} replies")
-    yield Figure(name="memory", value=many.mib, unit=" MiB", meaning=f"of {files[1].stem} replies")
+        has_gpu = torch.cuda.is_available()
+    except ImportError:
+        has_gpu = False
+    usual, few = ((2_000, 20_000), (200, 10_000)) if has_gpu else ((10, 100), (2, 20))
+    counts = {"classifier": usual, **dict.fromkeys(OWN_JUDGES, usual), "classifier-large": few}
+    for name, sizes in counts.items():
+        try:
+            load_judge(name)
+        except UserError:
+            continue
+        files = [write_samples(scratch / f"{count}.jsonl", count) for count in ((1, 2) if quick else sizes)]
+        options = ("--judge", name, *(("--device", "cuda") if has_gpu else ()))
+
+        def score(path: Path, name: str = name, options: tuple[str, ...] = options) -> Cost:
+            return run_cli("score", path, "--out", scratch / Path(name).stem / path.stem, *options)
+
+        # On a GPU both at once: both load for minutes beside each other, and then one runs alone.
+        with ThreadPoolExecutor(2 if has_gpu else 1) as pool:
+            costs = list(pool.map(score, files))
+        further = int(files[1].stem) - int(files[0].stem)
+        rate = further / max(costs[1].seconds - costs[0].seconds, 1e-9)
+        yield Figure(name=name, value=rate, unit="/s", meaning="replies, beyond the start")
+        yield Figure(name="start", value=costs[0].seconds, unit=" s", meaning=f"with {files[0].stem} replies")
+        yield Figure(name="memory", value=costs[1].mib, unit=" MiB", meaning=f"of {files[1].stem} replies")
 
 
 def measure_endpoint(scratch: Path, *, quick: bool) -> Iterator[Figure]:
@@ -363,12 +376,13 @@ def measure_bootstrap(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     yield Figure(name="difference of the values", value=gap, most=1e-9)
 
 
+OWN_JUDGES: list[str] = []  # TOML files of judges that are measured beside the default
 PARTS: dict[str, Callable[..., Iterator[Figure]]] = {
     "start": measure_start,
     "rows": measure_rows,
     "classifier": measure_classifier,
     "gpu": measure_gpu,
-    "large": measure_large,
+    "judges": measure_judges,
     "endpoint": measure_endpoint,
     "serving": measure_serving,
     "ray": measure_ray,
@@ -379,9 +393,13 @@ PARTS: dict[str, Callable[..., Iterator[Figure]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure speed, start and memory.")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME")
+    parser.add_argument(
+        "--judge", nargs="+", default=[], metavar="FILE.toml", help="measured beside the default"
+    )
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
     parser.add_argument("--quick", action="store_true", help="only try whether it runs; limits do not count")
     options = parser.parse_args()
+    OWN_JUDGES.extend(options.judge)
     machine = f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     measured: dict[str, list[Figure]] = {}
     for name in options.only:
