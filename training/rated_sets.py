@@ -21,7 +21,6 @@ from data.tables import validate
 from training.graded_replies import RECIPES, read_written_replies
 
 FACTS: Final = Path(__file__).with_suffix(".toml")
-SCENES, SCENES_FILE = "scenes", RECIPES / "scenes.jsonl"
 CLUSTERED: Final = ("epitome", "empathetic-exchanges", "ieval", "resort", "empo")  # by an id's first part
 REVERSED: Final = frozenset({"advice_giving", "self_oriented", "dismissing_emotions"})
 
@@ -74,7 +73,8 @@ def read_rated_set(name: str, folder: Path) -> list[RatedItem]:
     """Return the items of a set with a text and a rating, from a folder that has one for each source."""
     if name not in _SETS:
         raise UserError(f"unknown rated set {name!r}; known: {', '.join(_SETS)}")
-    if name == SCENES:
+    facts = _SETS[name]
+    if not facts.source:
         return [
             RatedItem(
                 set=name,
@@ -84,9 +84,8 @@ def read_rated_set(name: str, folder: Path) -> list[RatedItem]:
                 system=reply.exchange.model,
                 cluster=reply.exchange.prompt,
             )
-            for reply in read_written_replies(SCENES_FILE)
+            for reply in read_written_replies(RECIPES / f"{name}.jsonl")
         ]
-    facts = _SETS[name]
     imported = import_source(facts.source, folder / (facts.path or facts.source))
     exchanges = {exchange.id: exchange for exchange in imported.exchanges}
     scores = _scores_by_rater(name, imported)

@@ -12,9 +12,11 @@ from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from training.environment import BASES, PUBLISHED_BASES
 from training.rated_sets import RATED_SETS, read_rated_set
-from training.recipe import RECIPES, STUDY, Recipe, lineage, read_recipe
+from training.recipe import RECIPES, STUDY, Recipe, build_recipe, lineage, read_recipe
 from training.training_data import TrainingData
+from training.trials import measure_trial, read_rows
 
+OPEN_JUDGE = Path(__file__).parents[2] / "docs" / "figures" / "open-judge"
 APACHE = ("smollm2", "qwen2.5-coder-1.5b")  # bases that their publishers offer under Apache-2.0
 
 
@@ -79,25 +81,40 @@ def test_the_open_recipe_learns_only_from_what_companies_may_use(
 ) -> None:
     recipes = lineage(read_recipe("open"))
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
-    assert trained == {"ieval", "scenes"}
+    assert trained == {"ieval", "scenes", "chats"}
     assert {RATED_SETS[name].licence for name in trained} == {"CC BY", "CC0"}
     for recipe in recipes:
         assert recipe.base in APACHE and not recipe.grades, "grades are of texts under other licenses"
         assert recipe.drop_context == 1, "the situations of iEval are under CC BY-NC"
-    evaluated = frozenset(recipes[1].sets) - trained
+    evaluated = frozenset(recipes[-1].sets) - trained
     assert evaluated == {STUDY, *RATED_SETS} - trained
-    scenes = read_rated_set("scenes", Path())
-    other = [replace(item, set="epitome") for item in scenes[:3]]
-    data = TrainingData(ratings=examples, items=[*scenes, *other], evaluated=evaluated)
+    own = [item for name in ("scenes", "chats") for item in read_rated_set(name, Path())]
+    other = [replace(item, set="epitome") for item in own[:3]]
+    data = TrainingData(ratings=examples, items=[*own, *other], evaluated=evaluated)
     read = data.for_recipe(recipes[0])
-    assert not read.ratings and [item.set for item in read.items] == ["scenes"] * len(scenes)
+    assert not read.ratings and list(read.items) == own
     described = data.describe(recipes)
     assert described["ratings"] == 0
     assert {name: facts["licence"] for name, facts in described["sets"].items()} == dict.fromkeys(
-        ("scenes", "graded replies", "constants"), "CC0"
+        ("scenes", "chats", "graded replies", "constants"), "CC0"
     )
-    assert described["sets"]["scenes"]["items"] == len(scenes)
+    assert sum(described["sets"][name]["items"] for name in ("scenes", "chats")) == len(own)
     assert {"ratings", "epitome", "grades"}.isdisjoint(data.digests(recipes))
+
+
+def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> None:
+    card = json.loads((OPEN_JUDGE / "card.json").read_text(encoding="utf-8"))
+    (recipe,) = lineage(read_recipe("open"))
+    assert build_recipe(card["recipe"], place="card") == recipe
+    own = [item for name in ("scenes", "chats") for item in read_rated_set(name, Path())]
+    described = TrainingData(items=own).describe([recipe])["sets"]
+    assert card["trained_on"]["sets"].pop("ieval")["licence"] == "CC BY"
+    assert card["trained_on"]["sets"] == described and card["trained_on"]["ratings"] == 0
+    digests = TrainingData(items=own).digests([recipe])
+    assert {name: card["provenance"]["digests"][name] for name in digests} == digests
+    assert set(card["provenance"]["digests"]) - set(digests) == {"ieval"}
+    again = measure_trial(read_rows(OPEN_JUDGE))
+    assert {name: again[name] for name in card["evidence"]} == card["evidence"]
 
 
 def test_in_scenes_quality_depends_neither_on_length_nor_on_manner() -> None:

@@ -28,7 +28,7 @@ PACKAGES = sorted({name.partition(".")[0] for name in SETTINGS["tool"]["setuptoo
 # What other builds of torch bring; the lock leaves them to the build.
 ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
 # Hidden files, and the data that judges were trained on.
-SKIPPED = re.compile(r"__pycache__|/\.|^training/recipes/(grade|constant|scenes|targets)")
+SKIPPED = re.compile(r"__pycache__|/\.|^training/recipes/(grade|constant|scenes|chats|targets)")
 
 
 def named_in_pyproject() -> list[Requirement]:
