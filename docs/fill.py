@@ -5,8 +5,9 @@ stored in the page, to be read without a site: `python docs/fill.py --write` ref
 that they are current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores the
 samples as `make demo` does and draws the README's picture, docs/assets/shares.svg. `python docs/fill.py
 --external-sets FOLDER` scores the external test sets in a folder of public datasets with the shipped judges,
-once for each, and writes docs/figures/external_sets.json. `python docs/fill.py --fresh-texts FILE JUDGE...`
-scores replies that were written after the judges were finished, and writes docs/figures/fresh_texts.json.
+once for each, and writes docs/figures/external_sets.json. `python docs/fill.py --fresh-texts FILE OUT
+JUDGE...` scores replies that were written after the judges were finished, and writes OUT, such as
+docs/figures/fresh_texts.json.
 """
 
 import json
@@ -46,6 +47,9 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_sets_apart": reference_tables.sets_apart,
         "table_relevance": reference_tables.relevance,
         "table_fresh_texts": reference_tables.fresh_texts,
+        "table_open_sets": reference_tables.open_sets,
+        "table_open_relevance": reference_tables.open_relevance,
+        "table_open_fresh_texts": partial(reference_tables.fresh_texts, reference_tables.OPEN_FRESH_TEXTS),
         "table_external_sets": external_figures.external_sets,
         "table_prompt_fit": reference_tables.prompt_fit,
         "table_simulated_answers": reference_tables.simulated_answers,
@@ -95,9 +99,9 @@ if __name__ == "__main__":
         case ["--external-sets", folder]:
             external_figures.measure_external_sets(Path(folder))
             print(external_figures.external_sets())
-        case ["--fresh-texts", file, *judges]:
-            external_figures.measure_fresh_texts(Path(file), judges)
-            print(reference_tables.fresh_texts())
+        case ["--fresh-texts", file, out, *judges]:
+            external_figures.measure_fresh_texts(Path(file), judges, Path(out))
+            print(reference_tables.fresh_texts(Path(out)))
         case ["--write"]:
             for path, text in stale().items():
                 path.write_text(text, encoding="utf-8")

@@ -12,8 +12,8 @@ from typing import Any, Final
 from data.errors import UserError
 from data.records import LABELS, Exchange, digest_json, to_plain
 from data.text import show
-from filling.figures import card
-from filling.reference_tables import FRESH_TEXTS, LARGE, table
+from filling.figures import JUDGE, card
+from filling.reference_tables import LARGE, table
 from judge.base import DEFAULT, load_judge
 from training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set
 from training.set_transfer import measure_set, set_item
@@ -66,7 +66,7 @@ def read_stored() -> dict[str, Any]:
 
 
 def _weights_digest(name: str) -> str:
-    return digest_json(card(name)["files"])[:16]
+    return digest_json(card(JUDGE.parent / name)["files"])[:16]
 
 
 def external_sets() -> str:
@@ -86,7 +86,7 @@ def external_sets() -> str:
     return table(heads, rows) if rows else NOT_MEASURED
 
 
-def measure_fresh_texts(path: Path, names: Sequence[str]) -> None:
+def measure_fresh_texts(path: Path, names: Sequence[str], out: Path) -> None:
     """Score replies that were written after the judges were finished, and write the predictions.
 
     A line of the file has `id`, `kind` (harmful or excellent), `manner`, `prompt` and `response`. Harmful
@@ -112,4 +112,4 @@ def measure_fresh_texts(path: Path, names: Sequence[str]) -> None:
             Path(name).stem: {kind: predict(name, each) for kind, each in texts.items()} for name in names
         },
     }
-    FRESH_TEXTS.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")

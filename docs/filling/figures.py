@@ -13,13 +13,13 @@ JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
 
 
 @cache
-def card(judge: str = JUDGE.name) -> dict[str, Any]:
-    """Return a shipped judge's card."""
-    contents: dict[str, Any] = json.loads((JUDGE.parent / judge / "card.json").read_text(encoding="utf-8"))
+def card(judge: Path = JUDGE) -> dict[str, Any]:
+    """Return the card in a judge's folder."""
+    contents: dict[str, Any] = json.loads((judge / "card.json").read_text(encoding="utf-8"))
     return contents
 
 
-def evaluation(protocol: str, *, who: str = "judge", judge: str = JUDGE.name) -> dict[str, Any]:
+def evaluation(protocol: str, *, who: str = "judge", judge: Path = JUDGE) -> dict[str, Any]:
     """Return the figures under a protocol of a judge, or of a baseline beside it."""
     measured: dict[str, Any] = card(judge)["evidence"][protocol]["evaluations"][who]
     return measured

@@ -1,7 +1,7 @@
 """The reference's tables, from the code itself."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from inspect import Parameter, Signature, cleandoc, signature
@@ -77,6 +77,8 @@ MEASURES: Final = {
     "log-loss": "log_loss",
 }
 LARGE: Final = "classifier-large"
+OPEN: Final = Path(__file__).parents[1] / "figures" / "open-judge"
+OPEN_FRESH_TEXTS: Final = OPEN / "fresh_texts.json"
 RIVALS: Final = {
     "**classifier**": "judge",
     "classifier-large": LARGE,
@@ -253,8 +255,8 @@ def accuracy() -> str:
     """Return the agreement of the judge and of baselines with raters they have not met, from its card."""
     rows = []
     for name, who in RIVALS.items():
-        judge = {"judge": LARGE} if who == LARGE else {"who": who}
-        measured = evaluation("raters-apart", **judge)["per_response"]
+        of = {"judge": JUDGE.parent / LARGE} if who == LARGE else {"who": who}
+        measured = evaluation("raters-apart", **of)["per_response"]
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
         rows.append([name, *(show(cell, digits=2) for cell in cells)])
@@ -277,13 +279,13 @@ def model_errors() -> str:
 def sets_apart() -> str:
     """Return the judge's agreement with rated sets that it was not trained on, from its card."""
     rows = []
-    both = (card(*name)["evidence"]["sets-apart"]["sets"] for name in ((), (LARGE,)))
-    gains = large_gains()
+    both = (card(folder)["evidence"]["sets-apart"]["sets"] for folder in (JUDGE, JUDGE.parent / LARGE))
+    compared = beside_default(JUDGE.parent / LARGE)
     for item, large in zip(*both, strict=True):
         parties = item["parties"]
         recorded = [name for name in parties if name.startswith("gpt")]
         by_large = large["parties"]["judge"]["spearman"]
-        gain = gains[item["set"]]
+        gain = compared[item["set"]]["gain"]
         cells = (parties["judge"]["spearman"], by_large, gain, parties["length"]["spearman"])
         shown = [show(cell, digits=2) for cell in cells]
         gpt = show(parties[recorded[0]]["spearman"], digits=2) if recorded else ""
@@ -292,40 +294,69 @@ def sets_apart() -> str:
     return table(heads, rows)
 
 
-def large_gains() -> dict[str, dict[str, Any]]:
-    """Return by how much the large judge correlates better with each set's ratings, from the predictions."""
-    rows = (read_rows(JUDGE.parent / name) for name in (JUDGE.name, LARGE))
+def beside_default(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the default's correlation with the ratings of the items that a judge in `folder` predicted.
+
+    `gain` is by how much the judge's own correlation is higher, from the same draws.
+    """
+    default = {(row["set"], row["id"]): row for row in read_rows(JUDGE) if row["protocol"] == SETS_APART}
     by_set: dict[str, list[tuple[Any, Any]]] = {}
-    for one, other in zip(*rows, strict=True):
-        if one["protocol"] == SETS_APART:
-            by_set.setdefault(one["set"], []).append((one, other))
-    gains = {}
+    for row in read_rows(folder):
+        if row["protocol"] == SETS_APART:
+            by_set.setdefault(row["set"], []).append((default[row["set"], row["id"]], row))
+    compared = {}
     for name, pairs in by_set.items():
-        ratings = np.array([one["rating"] for one, _ in pairs])
-        scores = [
-            expected_scores(np.array([pair[place]["probabilities"] for pair in pairs])) for place in (0, 1)
-        ]
-        default, large = (spearman_of(each, ratings) for each in scores)
-        names, clusters = np.unique([one["cluster"] for one, _ in pairs], return_inverse=True)
+        ratings = np.array([row["rating"] for _, row in pairs])
+        first, second = (
+            spearman_of(expected_scores(np.array([pair[place]["probabilities"] for pair in pairs])), ratings)
+            for place in (0, 1)
+        )
+        names, clusters = np.unique([row["cluster"] for _, row in pairs], return_inverse=True)
         drawn = resample_clusters(len(names), rng=np.random.default_rng(0), draws=1000)
 
-        def gain(counts: Any, default: Any = default, large: Any = large) -> Any:
-            return large(counts) - default(counts)
+        def gain(counts: Any, first: Any = first, second: Any = second) -> Any:
+            return second(counts) - first(counts)
 
-        gains[name] = to_plain(sample({"gain": gain}, clusters, drawn)["gain"].estimate())
-    return gains
+        sampled = sample({"default": first, "gain": gain}, clusters, drawn)
+        compared[name] = {key: to_plain(item.estimate()) for key, item in sampled.items()}
+    return compared
+
+
+def open_sets() -> str:
+    """Return the correlations of the judge of the recipe `open`, which is not included, and of its rivals."""
+    compared, rows = beside_default(OPEN), []
+    for item in card(OPEN)["evidence"]["sets-apart"]["sets"]:
+        parties = {name: party["spearman"] for name, party in item["parties"].items()}
+        default = compared[item["set"]]
+        cells = (parties["judge"], parties["length"], parties["TF-IDF"], *default.values())
+        rows.append([item["set"], f"{item['items']:,}", *(show(cell, digits=2) for cell in cells)])
+    measured = card(OPEN)["evidence"]["raters-apart"]["evaluations"]["judge"]
+    rivals = (evaluation("raters-apart", who=who)["per_response"] for who in ("length", "TF-IDF", "judge"))
+    shown = [show(each["spearman"], digits=2) for each in (measured["per_response"], *rivals)]
+    study = ["crowd study", f"{measured['responses']:,}", *shown, ""]
+    heads = ["set", "rated", "**open**", "counting words", "TF-IDF", "`classifier`", "difference from it"]
+    return table(heads, [*rows, study])
 
 
 def relevance() -> str:
-    """Return how often held-out replies are labeled Good, as they were and misplaced, from the card."""
-    measured = [card(*name)["evidence"]["relevance"] for name in ((), (LARGE,))]
+    """Return how often held-out replies are labeled Good, as they were and misplaced, from the cards."""
+    return _relevance({"**classifier**": JUDGE, LARGE: JUDGE.parent / LARGE})
+
+
+def open_relevance() -> str:
+    """Return the same of the judge of the recipe `open`."""
+    return _relevance({"**open**": OPEN, "`classifier`": JUDGE})
+
+
+def _relevance(folders: Mapping[str, Path]) -> str:
+    measured = [card(folder)["evidence"]["relevance"] for folder in folders.values()]
     rows = [[name, *(f"{percent(one[key])}%" for one in measured)] for name, key in RELEVANCE.items()]
-    return table(["replies that were left out of training", "**classifier**", LARGE], rows)
+    return table(["replies that were left out of training", *folders], rows)
 
 
-def fresh_texts() -> str:
-    """Return how replies that were written after the judge was finished are labeled, from its predictions."""
-    judges = json.loads(FRESH_TEXTS.read_text(encoding="utf-8"))["judges"]
+def fresh_texts(path: Path = FRESH_TEXTS) -> str:
+    """Return how replies that were written after the judges were finished are labeled, from predictions."""
+    judges = json.loads(path.read_text(encoding="utf-8"))["judges"]
     columns = []
     for predicted in judges.values():
         tables = {kind: np.array(list(rows.values())) for kind, rows in predicted.items()}

@@ -88,10 +88,9 @@ def test_stored_figures_are_those_of_the_stored_predictions(fill: ModuleType) ->
 
 
 def test_fresh_texts_are_scored_once_with_their_variants(
-    fill: ModuleType, judge: StubJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fill: ModuleType, judge: StubJudge, tmp_path: Path
 ) -> None:
-    for module in (fill.external_figures, fill.reference_tables):
-        monkeypatch.setattr(module, "FRESH_TEXTS", tmp_path / "fresh.json")
+    out = tmp_path / "fresh.json"
     kinds = {"harmful": COLD, "excellent": WARM}
     lines = [
         {"id": f"{kind}-{n}", "kind": kind, "manner": "m", "prompt": f"post {n}", "response": f"{said} {n}"}
@@ -100,8 +99,8 @@ def test_fresh_texts_are_scored_once_with_their_variants(
     ]
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    fill.external_figures.measure_fresh_texts(path, ["classifier"])
-    assert judge.count == 12 and "post" not in (tmp_path / "fresh.json").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:3] for line in fill.reference_tables.fresh_texts().split("\n")[2:]]
+    fill.external_figures.measure_fresh_texts(path, ["classifier"], out)
+    assert judge.count == 12 and "post" not in out.read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in fill.reference_tables.fresh_texts(out).split("\n")[2:]]
     shown = {name.strip(): cell.strip().split()[0] for name, cell in rows}
     assert shown["AUC of excellent against harmful"] == "1.00" and shown["harmful labeled Good"] == "0%"
