@@ -27,9 +27,9 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence
 @click.option(
     "--recipe",
     metavar="NAME|FILE.toml",
-    help="Training settings: `default` and files train a network, for hours, on a GPU; `head` fits a new "
-    "output layer on the features of the default judge, in minutes, on a CPU.  [default: head, or default "
-    "with another option of a training]",
+    help="Training settings: `default`, `open` (data that companies may use) and files train a network, on a "
+    "GPU; `head` fits a new output layer on the features of the default judge, in minutes, on a CPU.  "
+    "[default: head, or default with another option of a training]",
 )
 @click.option("--base", metavar="NAME|FOLDER", help="Replace the recipe's base: minilm, smollm2, a folder.")
 @click.option("--seed", type=click.IntRange(min=0), help="Replace the recipe's seed.")

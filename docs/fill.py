@@ -1,13 +1,13 @@
 """Figures and tables of the repository in the pages.
 
 They stand between `<!-- filled: name -->` and `<!-- end -->`, in a line or as lines of their own, and are
-stored in the page, to be read without a site: `python docs/fill.py --write` refreshes them, and a test checks
-that they are current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores the
-samples as `make demo` does and draws the README's picture, docs/assets/shares.svg. `python docs/fill.py
---external-sets FOLDER` scores the external test sets in a folder of public datasets with the shipped judges,
-once for each, and writes docs/figures/external_sets.json. `python docs/fill.py --fresh-texts FILE OUT
-JUDGE...` scores replies that were written after the judges were finished, and writes OUT, such as
-docs/figures/fresh_texts.json.
+stored in the page, to be read without a site: `python docs/fill.py --write` refreshes them, and a test
+checks that they are current. `python docs/fill.py` prints every figure; `python docs/fill.py --picture`
+scores the samples as `make demo` does and draws the README's picture, docs/assets/shares.svg. `python
+docs/fill.py --external-sets FOLDER [JUDGE.toml...]` scores the external test sets in a folder of public
+datasets with the shipped judges and others, once for each, and writes docs/figures/external_sets.json.
+`python docs/fill.py --fresh-texts FILE OUT JUDGE...` scores replies that were written after the judges were
+finished, and writes OUT, such as docs/figures/fresh_texts.json.
 """
 
 import json
@@ -96,8 +96,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--picture"]:
             PICTURE.write_text(draw_demo(), encoding="utf-8")
-        case ["--external-sets", folder]:
-            external_figures.measure_external_sets(Path(folder))
+        case ["--external-sets", folder, *own]:
+            external_figures.measure_external_sets(Path(folder), own)
             print(external_figures.external_sets())
         case ["--fresh-texts", file, out, *judges]:
             external_figures.measure_fresh_texts(Path(file), judges, Path(out))

@@ -131,8 +131,9 @@ def read_training_data(
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
     published = [name for name in names if RATED_SETS[name].source]
     if published and sets is None:
+        needed = [name for name in published if name in trained] or published
         raise UserError(
-            f"--sets: the recipe uses {', '.join(published)}; set the folder that has them, or use a recipe "
+            f"--sets: the recipe uses {', '.join(needed)}; set the folder that has them, or use a recipe "
             "without [sets]"
         )
     if sets and not published:

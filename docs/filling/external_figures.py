@@ -13,24 +13,28 @@ from data.errors import UserError
 from data.records import LABELS, Exchange, digest_json, to_plain
 from data.text import show
 from filling.figures import JUDGE, card
-from filling.reference_tables import LARGE, table
+from filling.reference_tables import LARGE, OPEN, table
 from judge.base import DEFAULT, load_judge
 from training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set
 from training.set_transfer import measure_set, set_item
 
 FILE: Final = Path(__file__).parents[1] / "figures" / "external_sets.json"
 JUDGES: Final = (DEFAULT, LARGE)
+OPEN_NAME: Final = "classifier-open"  # whose weights are not included
 NOT_MEASURED: Final = "The shipped judges have not been measured on them yet."
 PARTIES: Final = {"length": "counting words", "one expert": "one psychologist, by the other"}
 QUESTION: Final = " How are you feeling about it now?"
 
 
-def measure_external_sets(folder: Path) -> None:
-    """Write the judges' predictions and their figures; predictions that the file has are not made again."""
-    measured: dict[str, Any] = {}
-    for name in JUDGES:
-        stored = read_stored().get(name, {})
-        predictions, sets = stored.get("predictions", {}), []
+def measure_external_sets(folder: Path, own: Sequence[str] = ()) -> None:
+    """Write the judges' predictions and their figures; predictions that the file has are not made again.
+
+    `own` are TOML files of further judges, each under its file's name.
+    """
+    measured = read_stored()
+    for name in (*JUDGES, *own):
+        judge = Path(name).stem
+        predictions, sets = measured.get(judge, {}).get("predictions", {}), []
         for each in EXTERNAL_SETS:
             items = {item.exchanges[-1].id: item for item in read_rated_set(each, folder)}
             try:
@@ -41,7 +45,7 @@ def measure_external_sets(folder: Path) -> None:
             scored = [set_item(items[key], probabilities) for key, probabilities in predictions[each].items()]
             sets.append(to_plain(measure_set(scored)))
         else:
-            measured[name] = {"weights": _weights_digest(name), "sets": sets, "predictions": predictions}
+            measured[judge] = {"weights": _weights_digest(judge), "sets": sets, "predictions": predictions}
     FILE.write_text(json.dumps(measured, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
@@ -66,7 +70,7 @@ def read_stored() -> dict[str, Any]:
 
 
 def _weights_digest(name: str) -> str:
-    return digest_json(card(JUDGE.parent / name)["files"])[:16]
+    return digest_json(card(OPEN if name == OPEN_NAME else JUDGE.parent / name)["files"])[:16]
 
 
 def external_sets() -> str:

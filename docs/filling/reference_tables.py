@@ -280,12 +280,12 @@ def sets_apart() -> str:
     """Return the judge's agreement with rated sets that it was not trained on, from its card."""
     rows = []
     both = (card(folder)["evidence"]["sets-apart"]["sets"] for folder in (JUDGE, JUDGE.parent / LARGE))
-    compared = beside_default(JUDGE.parent / LARGE)
+    compared = compare_on_sets(JUDGE.parent / LARGE)
     for item, large in zip(*both, strict=True):
         parties = item["parties"]
         recorded = [name for name in parties if name.startswith("gpt")]
         by_large = large["parties"]["judge"]["spearman"]
-        gain = compared[item["set"]]["gain"]
+        _, gain = compared[item["set"]]["default"]
         cells = (parties["judge"]["spearman"], by_large, gain, parties["length"]["spearman"])
         shown = [show(cell, digits=2) for cell in cells]
         gpt = show(parties[recorded[0]]["spearman"], digits=2) if recorded else ""
@@ -294,47 +294,51 @@ def sets_apart() -> str:
     return table(heads, rows)
 
 
-def beside_default(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the default's correlation with the ratings of the items that a judge in `folder` predicted.
+def compare_on_sets(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return by set how the default, word count and TF-IDF correlate with the ratings of a judge's items.
 
-    `gain` is by how much the judge's own correlation is higher, from the same draws.
+    Each has a pair: its correlation, and by how much that of the judge in `folder` is higher.
     """
     default = {(row["set"], row["id"]): row for row in read_rows(JUDGE) if row["protocol"] == SETS_APART}
-    by_set: dict[str, list[tuple[Any, Any]]] = {}
+    by_set: dict[str, list[Any]] = {}
     for row in read_rows(folder):
         if row["protocol"] == SETS_APART:
-            by_set.setdefault(row["set"], []).append((default[row["set"], row["id"]], row))
-    compared = {}
-    for name, pairs in by_set.items():
-        ratings = np.array([row["rating"] for _, row in pairs])
-        first, second = (
-            spearman_of(expected_scores(np.array([pair[place]["probabilities"] for pair in pairs])), ratings)
-            for place in (0, 1)
-        )
-        names, clusters = np.unique([row["cluster"] for _, row in pairs], return_inverse=True)
+            by_set.setdefault(row["set"], []).append(row)
+    compared: dict[str, dict[str, Any]] = {}
+    for name, rows in by_set.items():
+        beside = [default[name, row["id"]]["probabilities"] for row in rows]
+        rivals = {"default": expected_scores(np.array(beside)), "length": [row["words"] for row in rows]}
+        if "TF-IDF" in rows[0]["others"]:
+            rivals["TF-IDF"] = [row["others"]["TF-IDF"] for row in rows]
+        ratings = np.array([row["rating"] for row in rows])
+        own = spearman_of(expected_scores(np.array([row["probabilities"] for row in rows])), ratings)
+        names, clusters = np.unique([row["cluster"] for row in rows], return_inverse=True)
         drawn = resample_clusters(len(names), rng=np.random.default_rng(0), draws=1000)
+        compared[name] = {}
+        for rival, scores in rivals.items():
+            other = spearman_of(np.asarray(scores), ratings)
 
-        def gain(counts: Any, first: Any = first, second: Any = second) -> Any:
-            return second(counts) - first(counts)
+            def gain(counts: Any, own: Any = own, other: Any = other) -> Any:
+                return own(counts) - other(counts)
 
-        sampled = sample({"default": first, "gain": gain}, clusters, drawn)
-        compared[name] = {key: to_plain(item.estimate()) for key, item in sampled.items()}
+            sampled = sample({"own": other, "gain": gain}, clusters, drawn)
+            compared[name][rival] = tuple(to_plain(sampled[key].estimate()) for key in ("own", "gain"))
     return compared
 
 
 def open_sets() -> str:
-    """Return the correlations of the judge of the recipe `open`, which is not included, and of its rivals."""
-    compared, rows = beside_default(OPEN), []
+    """Return the correlations of the judge of the recipe `open` and of others, with the differences."""
+    compared, rows = compare_on_sets(OPEN), []
     for item in card(OPEN)["evidence"]["sets-apart"]["sets"]:
-        parties = {name: party["spearman"] for name, party in item["parties"].items()}
-        default = compared[item["set"]]
-        cells = (parties["judge"], parties["length"], parties["TF-IDF"], *default.values())
-        rows.append([item["set"], f"{item['items']:,}", *(show(cell, digits=2) for cell in cells)])
+        own = show(item["parties"]["judge"]["spearman"], digits=2)
+        pairs = [compared[item["set"]][rival] for rival in ("length", "TF-IDF", "default")]
+        cells = [f"{show(value, digits=2).split()[0]}; {show(gain, digits=2)}" for value, gain in pairs]
+        rows.append([item["set"], f"{item['items']:,}", own, *cells])
     measured = card(OPEN)["evidence"]["raters-apart"]["evaluations"]["judge"]
     rivals = (evaluation("raters-apart", who=who)["per_response"] for who in ("length", "TF-IDF", "judge"))
     shown = [show(each["spearman"], digits=2) for each in (measured["per_response"], *rivals)]
-    study = ["crowd study", f"{measured['responses']:,}", *shown, ""]
-    heads = ["set", "rated", "**open**", "counting words", "TF-IDF", "`classifier`", "difference from it"]
+    study = ["crowd study", f"{measured['responses']:,}", shown[0], *(cell.split()[0] for cell in shown[1:])]
+    heads = ["set", "rated", "**classifier-open**", "counting words", "TF-IDF", "classifier"]
     return table(heads, [*rows, study])
 
 
@@ -345,7 +349,7 @@ def relevance() -> str:
 
 def open_relevance() -> str:
     """Return the same of the judge of the recipe `open`."""
-    return _relevance({"**open**": OPEN, "`classifier`": JUDGE})
+    return _relevance({"**classifier-open**": OPEN, "classifier": JUDGE})
 
 
 def _relevance(folders: Mapping[str, Path]) -> str:

@@ -14,10 +14,11 @@ import platform
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -196,7 +197,7 @@ def measure_gpu(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     yield Figure(name="many replies", value=cost.seconds, unit=" s", most=120, meaning=many.stem)
 
 
-def measure_judges(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+def measure_judges(scratch: Path, *, quick: bool, own: Sequence[str] = ()) -> Iterator[Figure]:
     """The trained judges on a GPU, or the CPU; the large one only where its base is at hand."""
     from data.errors import UserError
     from judge.base import load_judge
@@ -208,19 +209,19 @@ def measure_judges(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     except ImportError:
         has_gpu = False
     usual, few = ((2_000, 20_000), (200, 10_000)) if has_gpu else ((10, 100), (2, 20))
-    counts = {"classifier": usual, **dict.fromkeys(OWN_JUDGES, usual), "classifier-large": few}
-    for name, sizes in counts.items():
-        try:
-            load_judge(name)
-        except UserError:
-            continue
+    counts = {"classifier": usual, **dict.fromkeys(own, usual), "classifier-large": few}
+    try:
+        load_judge("classifier-large")
+    except UserError:
+        del counts["classifier-large"]
+    for number, (name, sizes) in enumerate(counts.items()):
         files = [write_samples(scratch / f"{count}.jsonl", count) for count in ((1, 2) if quick else sizes)]
         options = ("--judge", name, *(("--device", "cuda") if has_gpu else ()))
 
-        def score(path: Path, name: str = name, options: tuple[str, ...] = options) -> Cost:
-            return run_cli("score", path, "--out", scratch / Path(name).stem / path.stem, *options)
+        def score(path: Path, number: int = number, options: tuple[str, ...] = options) -> Cost:
+            return run_cli("score", path, "--out", scratch / f"judge-{number}" / path.stem, *options)
 
-        # On a GPU both at once: both load for minutes beside each other, and then one runs alone.
+        # On a GPU side by side: both load for up to minutes, and then the longer one runs alone.
         with ThreadPoolExecutor(2 if has_gpu else 1) as pool:
             costs = list(pool.map(score, files))
         further = int(files[1].stem) - int(files[0].stem)
@@ -376,7 +377,6 @@ def measure_bootstrap(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     yield Figure(name="difference of the values", value=gap, most=1e-9)
 
 
-OWN_JUDGES: list[str] = []  # TOML files of judges that are measured beside the default
 PARTS: dict[str, Callable[..., Iterator[Figure]]] = {
     "start": measure_start,
     "rows": measure_rows,
@@ -399,14 +399,14 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
     parser.add_argument("--quick", action="store_true", help="only try whether it runs; limits do not count")
     options = parser.parse_args()
-    OWN_JUDGES.extend(options.judge)
+    parts_to_run = {**PARTS, "judges": partial(measure_judges, own=options.judge)}
     machine = f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     measured: dict[str, list[Figure]] = {}
     for name in options.only:
         print(f"{name}: {PARTS[name].__doc__}", flush=True)
         measured[name] = []
         with TemporaryDirectory() as scratch:
-            for figure in PARTS[name](Path(scratch), quick=options.quick):
+            for figure in parts_to_run[name](Path(scratch), quick=options.quick):
                 print(figure, flush=True)
                 measured[name].append(figure)
         parts = {part: [asdict(figure) for figure in figures] for part, figures in measured.items()}

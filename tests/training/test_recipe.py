@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,9 +118,19 @@ def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> 
     assert {name: again[name] for name in card["evidence"]} == card["evidence"]
 
 
+def read_written(name: str) -> list[dict[str, Any]]:
+    lines = (RECIPES / name).read_text(encoding="utf-8").splitlines()
+    return [reply for line in lines for reply in json.loads(line)["replies"]]
+
+
+def test_grades_of_chats_rise_with_length_as_the_docs_say() -> None:
+    replies = read_written("chats.jsonl")
+    words, scores = zip(*((len(reply["text"].split()), reply["score"]) for reply in replies), strict=True)
+    assert spearmanr(words, scores).statistic == pytest.approx(0.45, abs=0.005)
+
+
 def test_in_scenes_quality_depends_neither_on_length_nor_on_manner() -> None:
-    lines = (RECIPES / "scenes.jsonl").read_text(encoding="utf-8").splitlines()
-    replies = [reply for line in lines for reply in json.loads(line)["replies"]]
+    replies = read_written("scenes.jsonl")
     words = np.array([len(reply["text"].split()) for reply in replies])
     scores = np.array([reply["score"] for reply in replies])
     assert len({reply["text"] for reply in replies}) == len(replies) > 2000
