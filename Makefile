@@ -23,6 +23,8 @@ DEMO_EXTRAS = nightly prompted serve
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said. --no-compile: half of the
 # time went into byte code of modules that nobody imports; Python writes it at the first import.
+# The rooms as the one package that they are once installed: mypy does not read how the checkout maps them.
+MYPY := cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 
 # The tests ask no model hub for anything, and tokenizers does not warn about processes that fork.
@@ -51,8 +53,8 @@ lint: .venv/.fast
 	$(BIN)/ruff format --check .
 
 # Without torch, Ray and their like, whatever comes from them is Any; `make check` looks at the whole.
-types: .venv/.fast
-	$(BIN)/mypy --cache-dir .mypy_cache/fast --ignore-missing-imports --allow-subclassing-any \
+types: .venv/.fast build/types
+	$(MYPY) --cache-dir $(CURDIR)/.mypy_cache/fast --ignore-missing-imports --allow-subclassing-any \
 		--no-warn-return-any --no-warn-unused-ignores --allow-untyped-decorators
 
 # Linear algebra in one thread, as two workers share two cores: a second thread mostly waits for the first, and waiting
@@ -61,8 +63,8 @@ pytest check: export OPENBLAS_NUM_THREADS := 1
 pytest: .venv/.fast
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: .venv/.check .venv/.clients $(CHECKED_TOOLS:%=.venv/.tool-%) ## types with every package there, and the slow tests: browser, kills, training ...
-	$(BIN)/mypy
+check: .venv/.check .venv/.clients build/types $(CHECKED_TOOLS:%=.venv/.tool-%) ## types with every package there, and the slow tests: browser, kills, training ...
+	$(MYPY) --cache-dir $(CURDIR)/.mypy_cache
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/slow
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
@@ -127,6 +129,12 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	find cli.py calibration commands data emotionbench empathy_judge judge nightly rating reports server training tests -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps: an install runs again only when a file that decides about it has changed.
+
+build/types: pyproject.toml
+	rm -rf $@ && mkdir -p $@/empathy_judge
+	ls empathy_judge | xargs -I{} ln -s ../../../empathy_judge/{} $@/empathy_judge/{}
+	sed -nE 's/^"empathy_judge\.([a-z]+)" = "(.*)"$$/\2/p' pyproject.toml | xargs -I{} ln -s ../../../{} $@/empathy_judge/{}
+	@touch $@
 
 .venv/.python:
 	@command -v $(PYTHON) > /dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer," \

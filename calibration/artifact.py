@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from calibration.estimate import OF_THESE_RATERS, Estimate, SpeaksFor
-from calibration.shares.transport import CalibratedModels
-from data.errors import StaleCalibration, UserError
-from data.rated_range import RatedRange
-from data.records import LABELS, digest_json, to_plain
-from data.rubric import Rubric
-from data.sealed_json import read_sealed, write_sealed
-from data.tables import first_problem
+from empathy_judge.calibration.estimate import OF_THESE_RATERS, Estimate, SpeaksFor
+from empathy_judge.calibration.shares.transport import CalibratedModels
+from empathy_judge.data.errors import StaleCalibration, UserError
+from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.data.records import LABELS, digest_json, to_plain
+from empathy_judge.data.rubric import Rubric
+from empathy_judge.data.sealed_json import read_sealed, write_sealed
+from empathy_judge.data.tables import first_problem
 
 CALIBRATION_FILE: Final = "calibration.json"
 NONE: Final = "none"  # the name of no calibration

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.cluster import joint_freedom, t_quantile
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
+from empathy_judge.calibration.cluster import joint_freedom, t_quantile
+from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
 
 Draws = NDArray[np.uint16]  # how often each draw (row) takes each cluster (column)
 Statistic = Callable[[Floats], Floats]  # counts (draws, rows) -> the statistic in each draw, (draws,)

@@ -7,7 +7,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval, estimate_of
+from empathy_judge.calibration.estimate import (
+    CONFIDENCE,
+    UNDEFINED,
+    Estimate,
+    Floats,
+    Integers,
+    Interval,
+    estimate_of,
+)
 
 UNIT = (0.0, 1.0)  # the scale of shares
 LITTLE: Final = 0.5  # of a rating: the least share a label is taken to have where a variance is wanted

@@ -13,22 +13,27 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibration.agreement.ceiling import Ceiling, ceiling
-from calibration.agreement.judge_vs_people import Agreement, agreement
-from calibration.agreement.metrics import ReliabilityBin, calibration_error, log_losses, reliability_curve
-from calibration.artifact import Calibration, JudgeIdentity, RatedReplies
-from calibration.bias.audits import Finding, audit, response_facts
-from calibration.bias.disagreements import Disagreements, worst_disagreements
-from calibration.estimate import UNDEFINED, Estimate, SpeaksFor
-from calibration.inputs import CalibrationInputs, CalibrationOptions
-from calibration.pairing import Paired, given_labels, pair
-from calibration.proportional_odds import folds_of, held_out
-from calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
-from calibration.shares.tally import replies_by_model
-from data.crisis import find_flags
-from data.judgments import Judged, with_exchanges
-from data.rated_range import RatedRange, rated_range_of
-from data.records import LABELS, Exchange, Judgment, Rating, to_plain
+from empathy_judge.calibration.agreement.ceiling import Ceiling, ceiling
+from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agreement
+from empathy_judge.calibration.agreement.metrics import (
+    ReliabilityBin,
+    calibration_error,
+    log_losses,
+    reliability_curve,
+)
+from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies
+from empathy_judge.calibration.bias.audits import Finding, audit, response_facts
+from empathy_judge.calibration.bias.disagreements import Disagreements, worst_disagreements
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, SpeaksFor
+from empathy_judge.calibration.inputs import CalibrationInputs, CalibrationOptions
+from empathy_judge.calibration.pairing import Paired, given_labels, pair
+from empathy_judge.calibration.proportional_odds import folds_of, held_out
+from empathy_judge.calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
+from empathy_judge.calibration.shares.tally import replies_by_model
+from empathy_judge.data.crisis import find_flags
+from empathy_judge.data.judgments import Judged, with_exchanges
+from empathy_judge.data.rated_range import RatedRange, rated_range_of
+from empathy_judge.data.records import LABELS, Exchange, Judgment, Rating, to_plain
 
 BASELINES: Final = {
     "majority": "always returns the most common human label",

@@ -6,16 +6,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from data.errors import UserError
-from data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
-from data.rating_files.pairwise_choices import Choice, are_choices, read_choices
-from data.rating_files.sheet import Replies, SheetOptions, read_sheet, say_set_aside
-from data.readers.conversations import write_talk
-from data.readers.file_formats import BadRow
-from data.readers.table_rows import stop_at_bad_row
-from data.records import CONVERSATION, LABELS, REPLY, Exchange, Rating
-from data.tables import read_responses
-from data.text import listed
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
+from empathy_judge.data.rating_files.pairwise_choices import Choice, are_choices, read_choices
+from empathy_judge.data.rating_files.sheet import Replies, SheetOptions, read_sheet, say_set_aside
+from empathy_judge.data.readers.conversations import write_talk
+from empathy_judge.data.readers.file_formats import BadRow
+from empathy_judge.data.readers.table_rows import stop_at_bad_row
+from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, Rating
+from empathy_judge.data.tables import read_responses
+from empathy_judge.data.text import listed
 
 DRAWS: Final = 2000
 DAYS: Final = 90

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.estimate import Floats, Integers
+from empathy_judge.calibration.estimate import Floats, Integers
 
 
 def holm(p_values: ArrayLike) -> Floats:

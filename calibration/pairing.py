@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.estimate import LEAST_RATERS, Floats, Integers, SpeaksFor
-from data.errors import UserError
-from data.judgments import first_number, position_on
-from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
+from empathy_judge.calibration.estimate import LEAST_RATERS, Floats, Integers, SpeaksFor
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import first_number, position_on
+from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many

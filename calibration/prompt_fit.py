@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.cluster import contrast
-from calibration.estimate import Estimate, Floats, Integers, estimate_of
+from empathy_judge.calibration.cluster import contrast
+from empathy_judge.calibration.estimate import Estimate, Floats, Integers, estimate_of
 
 UNRESPONSIVE, UNCHECKED, RESPONSIVE = "unresponsive", "unchecked", "responsive"
 FEWEST_PROMPTS: Final = 10  # or conversations; with fewer the interval is too wide to decide anything

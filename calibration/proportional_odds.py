@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.estimate import Floats, Integers
-from data.records import LABELS
+from empathy_judge.calibration.estimate import Floats, Integers
+from empathy_judge.data.records import LABELS
 
 PRIOR_SD: Final = 2.0  # of parameters around "no change": nothing to a hundred ratings, a rein to ten
 FOLDS: Final = 5

@@ -6,8 +6,14 @@ from typing import Any
 
 import click
 
-from commands.shared.options import FILE, interruptible, max_cost_option, model_options, say_next
-from data.text import printable
+from empathy_judge.commands.shared.options import (
+    FILE,
+    interruptible,
+    max_cost_option,
+    model_options,
+    say_next,
+)
+from empathy_judge.data.text import printable
 
 
 @click.group()
@@ -62,10 +68,15 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
       empathy-judge align run --model gpt-4o --key-env OPENAI_API_KEY --max-cost 2
       empathy-judge align report alignments/llama-PANAS-1a2b3c4d
     """
-    from data.runs import folder_name
-    from emotionbench.administer import check_filled, make_reporter, plan_alignment, run_alignment
-    from judge.llm.answer_prompts import say_counts
-    from reports.progress import progress
+    from empathy_judge.data.runs import folder_name
+    from empathy_judge.emotionbench.administer import (
+        check_filled,
+        make_reporter,
+        plan_alignment,
+        run_alignment,
+    )
+    from empathy_judge.judge.llm.answer_prompts import say_counts
+    from empathy_judge.reports.progress import progress
 
     reporter = make_reporter(**options)
     plan = plan_alignment(reporter)
@@ -112,7 +123,7 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
     Example:
       empathy-judge align import crowd.xlsx gpt-4-PANAS-testing.csv --out sheets.jsonl
     """
-    from emotionbench.importer import import_files
+    from empathy_judge.emotionbench.importer import import_files
 
     counts = import_files(files, out)
     if as_json:
@@ -149,8 +160,8 @@ def align_report(
       empathy-judge align report sheets.jsonl --factors
       empathy-judge align report alignments/llama-PANAS-1a2b3c4d sheets.jsonl --out report
     """
-    from emotionbench.alignment import align as align_models
-    from emotionbench.report import print_alignment, write_alignment
+    from empathy_judge.emotionbench.alignment import align as align_models
+    from empathy_judge.emotionbench.report import print_alignment, write_alignment
 
     result = align_models(sheets, alpha=alpha)
     written = write_alignment(result, out) if out else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import (
+from empathy_judge.commands.shared.options import (
     FILE,
     complete_judge,
     max_cost_option,
@@ -18,12 +18,12 @@ from commands.shared.options import (
     say_notes,
     watch_scoring,
 )
-from commands.shared.rating_options import ratings_options
-from data.errors import UserError
+from empathy_judge.commands.shared.rating_options import ratings_options
+from empathy_judge.data.errors import UserError
 
 if TYPE_CHECKING:
-    from calibration.inputs import CalibrationInputs
-    from data.rating_files.sheet import SheetOptions
+    from empathy_judge.calibration.inputs import CalibrationInputs
+    from empathy_judge.data.rating_files.sheet import SheetOptions
 
 INCONCLUSIVE = 3
 
@@ -80,18 +80,18 @@ def calibrate(
       empathy-judge calibrate runs/mine stars.csv --scale 1-5 --cut 3,5
       empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
     """
-    from calibration import fit
-    from calibration.artifact import CALIBRATION_FILE, write_calibration
-    from calibration.inputs import CalibrationOptions, read_inputs
-    from calibration.shares.transport import LEAST_MODELS
-    from data.judgments import is_judgment_table, judged_dimension
-    from data.rating_files.sheet import read_sheet
-    from data.records import LABELS
-    from data.runs import read_manifest
-    from judge.base import DEFAULT
-    from judge.scoring import score_files
-    from reports.calibration.calibration_page import plain_report, print_report, write_report
-    from reports.calibration.verdict import choose_judge, refuse_part
+    from empathy_judge.calibration import fit
+    from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
+    from empathy_judge.calibration.inputs import CalibrationOptions, read_inputs
+    from empathy_judge.calibration.shares.transport import LEAST_MODELS
+    from empathy_judge.data.judgments import is_judgment_table, judged_dimension
+    from empathy_judge.data.rating_files.sheet import read_sheet
+    from empathy_judge.data.records import LABELS
+    from empathy_judge.data.runs import read_manifest
+    from empathy_judge.judge.base import DEFAULT
+    from empathy_judge.judge.scoring import score_files
+    from empathy_judge.reports.calibration.calibration_page import plain_report, print_report, write_report
+    from empathy_judge.reports.calibration.verdict import choose_judge, refuse_part
 
     if len(paths) < 2:
         raise UserError(
@@ -171,10 +171,10 @@ def _default_folder(judge: str, source: str) -> Path:
 
 def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json: bool) -> bool:
     """Print how often the judges agree with choices; return whether that is defined."""
-    from calibration.agreement import choices
-    from reports.calibration.choices_page import choice_agreement_page, plain_choices
-    from reports.markdown import write_page
-    from reports.terminal import open_screen, print_lines, print_page
+    from empathy_judge.calibration.agreement import choices
+    from empathy_judge.reports.calibration.choices_page import choice_agreement_page, plain_choices
+    from empathy_judge.reports.markdown import write_page
+    from empathy_judge.reports.terminal import open_screen, print_lines, print_page
 
     found = [choices.agree_with_choices(judged, inputs.choices) for judged in inputs.judges]
     page = choice_agreement_page(found, notes=inputs.notes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from commands.shared.options import (
+from empathy_judge.commands.shared.options import (
     FILE,
     READING_REPLIES,
     column_options,
@@ -22,15 +22,15 @@ from commands.shared.options import (
     say_rate_plan,
     watch_scoring,
 )
-from commands.shared.rating_options import ratings_options
-from data.errors import UserError
-from data.storage import Columns, Source
+from empathy_judge.commands.shared.rating_options import ratings_options
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.storage import Columns, Source
 
 if TYPE_CHECKING:
-    from calibration.comparison.compare_runs import ComparedRuns
-    from data.rating_files.sheet import SheetOptions
-    from data.records import Exchange
-    from judge.scoring import ScoredFiles
+    from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
+    from empathy_judge.data.rating_files.sheet import SheetOptions
+    from empathy_judge.data.records import Exchange
+    from empathy_judge.judge.scoring import ScoredFiles
 
 
 @click.command()
@@ -129,19 +129,23 @@ def compare(
       empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
       empathy-judge compare choices.csv
     """
-    from calibration.comparison.compare_runs import ComparedChoices, ComparedRuns, ComparisonRequest
-    from calibration.comparison.compare_runs import compare as compare_models
-    from data.files import write_texts
-    from data.records import to_plain
-    from judge.base import WEIGHTS
-    from reports.calibration.choices_page import chosen_models_page, plain_choices
-    from reports.comparison.comparison_page import compared_runs_row, junit_checks, runs_page
-    from reports.comparison.comparison_screen import print_compared
-    from reports.html import as_page
-    from reports.markdown import as_markdown
-    from reports.outputs import append_summary, write_junit
-    from reports.rated_models_page import rated_models_page
-    from reports.terminal import print_page, working
+    from empathy_judge.calibration.comparison.compare_runs import (
+        ComparedChoices,
+        ComparedRuns,
+        ComparisonRequest,
+    )
+    from empathy_judge.calibration.comparison.compare_runs import compare as compare_models
+    from empathy_judge.data.files import write_texts
+    from empathy_judge.data.records import to_plain
+    from empathy_judge.judge.base import WEIGHTS
+    from empathy_judge.reports.calibration.choices_page import chosen_models_page, plain_choices
+    from empathy_judge.reports.comparison.comparison_page import compared_runs_row, junit_checks, runs_page
+    from empathy_judge.reports.comparison.comparison_screen import print_compared
+    from empathy_judge.reports.html import as_page
+    from empathy_judge.reports.markdown import as_markdown
+    from empathy_judge.reports.outputs import append_summary, write_junit
+    from empathy_judge.reports.rated_models_page import rated_models_page
+    from empathy_judge.reports.terminal import print_page, working
 
     skip = reading.skip_invalid
     files = _score_files(runs, judge_name, columns=reply_columns, calibration=calibration, skip_invalid=skip)
@@ -201,10 +205,10 @@ ONCE: Final = frozenset({"runs", "check", "out", "as_json", "junit", "github_sum
 
 def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence[Path]) -> None:
     """Suggest ratings where they would settle something, else the page."""
-    from calibration.comparison.verdicts import SETTLED
-    from calibration.estimate import LEAST_RATERS
-    from commands.rate import say_more_ratings
-    from rating.plan import PLAN_FILE, read_plan
+    from empathy_judge.calibration.comparison.verdicts import SETTLED
+    from empathy_judge.calibration.estimate import LEAST_RATERS
+    from empathy_judge.commands.rate import say_more_ratings
+    from empathy_judge.rating.plan import PLAN_FILE, read_plan
 
     ratings: Path | None = ctx.params["ratings"]
     if any(pair.verdict not in SETTLED for pair in compared.pairs):
@@ -226,8 +230,8 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
 
 def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) -> "ScoredFiles | None":
     """Score the files of replies among the arguments; None where there are none."""
-    from data.rating_files.sheet import is_rating_table
-    from judge.scoring import score_files
+    from empathy_judge.data.rating_files.sheet import is_rating_table
+    from empathy_judge.judge.scoring import score_files
 
     files = [path for path in paths if not path.is_dir()]
     tables = [path for path in files if is_rating_table(path)]
@@ -241,7 +245,7 @@ def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) 
 
 def _find_examples(compared: "ComparedRuns", sources: Sequence[Source]) -> "dict[str, Exchange]":
     """Find the replies with the largest differences in the files they came from."""
-    from data.tables import read_exchanges
+    from empathy_judge.data.tables import read_exchanges
 
     wanted = compared.example_digests
     return {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, say_next
-from data.tables import SAMPLE_RESPONSES
+from empathy_judge.commands.shared.options import FILE, say_next
+from empathy_judge.data.tables import SAMPLE_RESPONSES
 
 WHERE = {
     "bash": 'eval "$(empathy-judge completion bash)"  in ~/.bashrc',
@@ -33,7 +33,7 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
     from datetime import date
     from itertools import chain
 
-    from commands.shared.checks import check_file, check_installation, print_checks
+    from empathy_judge.commands.shared.checks import check_file, check_installation, print_checks
 
     installed = check_installation(today=date.today(), folder=Path("runs"))
     exit_code = print_checks(chain(installed, *map(check_file, files)), as_json=as_json)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, complete_names, say, say_next
+from empathy_judge.commands.shared.options import FILE, complete_names, say, say_next
 
 
 def _sources() -> list[str]:
-    from data.importers import SOURCES
+    from empathy_judge.data.importers import SOURCES
 
     return sorted(SOURCES)
 
@@ -31,8 +31,8 @@ def import_(source: str, paths: tuple[Path, ...], out: Path, as_json: bool) -> N
     Example:
       empathy-judge import empathy-study dataset_and_ratings.csv --out study
     """
-    from data.importers import import_source
-    from data.tables import write_rows
+    from empathy_judge.data.importers import import_source
+    from empathy_judge.data.tables import write_rows
 
     imported = import_source(source, *paths)
     tables = {

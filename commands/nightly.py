@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, device_option, interruptible, say, say_next, say_notes
+from empathy_judge.commands.shared.options import FILE, device_option, interruptible, say, say_next, say_notes
 
 
 @click.command()
@@ -52,11 +52,11 @@ def nightly(
     from datetime import datetime, timedelta
     from time import monotonic
 
-    from nightly.config import check_name, read_config
-    from nightly.history import show_place
-    from nightly.night import run_night
-    from nightly.output import as_page, print_night
-    from nightly.tracking import check_mlflow, collector_url, log_mlflow, send_events
+    from empathy_judge.nightly.config import check_name, read_config
+    from empathy_judge.nightly.history import show_place
+    from empathy_judge.nightly.night import run_night
+    from empathy_judge.nightly.output import as_page, print_night
+    from empathy_judge.nightly.tracking import check_mlflow, collector_url, log_mlflow, send_events
 
     if otel:
         collector_url(os.environ)  # refuses before hours of work
@@ -128,9 +128,9 @@ def export(
     """
     import sys
 
-    from data.files import disk_errors, replacing
-    from data.tables import write_text
-    from nightly.history import open_history, show_place
+    from empathy_judge.data.files import disk_errors, replacing
+    from empathy_judge.data.tables import write_text
+    from empathy_judge.nightly.history import open_history, show_place
 
     is_csv = format_ == "csv" if format_ else out is not None and out.suffix.lower() == ".csv"
     suffix = ".csv" if is_csv else ".jsonl"
@@ -164,8 +164,8 @@ def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> Non
     """
     import json
 
-    from nightly.dashboard.build import build_dashboard
-    from nightly.history import open_history
+    from empathy_judge.nightly.dashboard.build import build_dashboard
+    from empathy_judge.nightly.history import open_history
 
     with open_history(history, must_exist=True) as opened:
         files = build_dashboard(opened, out, nights=nights)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import (
+from empathy_judge.commands.shared.options import (
     FILE,
     RATING_PLAN,
     READING_REPLIES,
@@ -19,14 +19,14 @@ from commands.shared.options import (
     say_next,
     say_notes,
 )
-from data.errors import UserError
-from data.storage import Columns
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.storage import Columns
 
 if TYPE_CHECKING:
-    from calibration.comparison.stop_rule import Standing
-    from data.tables import BadRow
-    from rating.collect import Collected
-    from rating.plan import RatingPlan
+    from empathy_judge.calibration.comparison.stop_rule import Standing
+    from empathy_judge.data.tables import BadRow
+    from empathy_judge.rating.collect import Collected
+    from empathy_judge.rating.plan import RatingPlan
 
 
 @click.group()
@@ -81,11 +81,11 @@ def plan(
       empathy-judge rate plan responses.jsonl
       empathy-judge rate plan model-a.jsonl model-b.jsonl --people 4 --each 30 --out plans/june
     """
-    from data.records import NOUNS
-    from data.storage import find_sources
-    from data.tables import Exchanges, notice_unit, stop_at_bad_row
-    from rating.plan import draw_plan, rating_seconds, write_plan
-    from reports.terminal import working
+    from empathy_judge.data.records import NOUNS
+    from empathy_judge.data.storage import find_sources
+    from empathy_judge.data.tables import Exchanges, notice_unit, stop_at_bad_row
+    from empathy_judge.rating.plan import draw_plan, rating_seconds, write_plan
+    from empathy_judge.reports.terminal import working
 
     skipped: list[BadRow] = []
     source = find_sources(list(files), reply_columns)
@@ -130,11 +130,11 @@ def open_page(folder: Path, host: str, port: int) -> None:
       empathy-judge rate open rating-plan
       empathy-judge rate open rating-plan --host 0.0.0.0
     """
-    from rating.collect import count_rated
-    from rating.plan import read_plan
-    from rating.rating_app import make_rating_app
-    from server.middleware import own_hosts
-    from server.process import make_server, open_socket
+    from empathy_judge.rating.collect import count_rated
+    from empathy_judge.rating.plan import read_plan
+    from empathy_judge.rating.rating_app import make_rating_app
+    from empathy_judge.server.middleware import own_hosts
+    from empathy_judge.server.process import make_server, open_socket
 
     made = read_plan(folder)
     with open_socket(host, port) as listening:
@@ -155,7 +155,7 @@ def open_page(folder: Path, host: str, port: int) -> None:
 
 def _reachable_url(listening: socket.socket) -> str:
     """Return the URL of the page: if it listens on all addresses, the one of this machine in its network."""
-    from server.process import url_of
+    from empathy_judge.server.process import url_of
 
     host, port = listening.getsockname()[:2]
     if host not in ("0.0.0.0", "::"):
@@ -183,8 +183,8 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
       empathy-judge rate export rating-plan --html to-send
       empathy-judge rate export rating-plan --csv sheet.csv
     """
-    from rating.handouts import write_pages, write_sheets
-    from rating.plan import read_plan, read_texts
+    from empathy_judge.rating.handouts import write_pages, write_sheets
+    from empathy_judge.rating.plan import read_plan, read_texts
 
     if html is None and csv is None:
         raise UserError("rate export: set --html FOLDER, --csv FILE, or both")
@@ -214,10 +214,10 @@ def collect(folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: 
       empathy-judge rate collect rating-plan
       empathy-judge rate collect rating-plan returned/*.json sheet.csv
     """
-    from data.text import listed
-    from rating.collect import RATINGS_FILE, find_missing, write_collected
-    from rating.collect import collect as collect_ratings
-    from rating.plan import read_plan
+    from empathy_judge.data.text import listed
+    from empathy_judge.rating.collect import RATINGS_FILE, find_missing, write_collected
+    from empathy_judge.rating.collect import collect as collect_ratings
+    from empathy_judge.rating.plan import read_plan
 
     found = collect_ratings(folder, files)
     if found.problems and not skip_invalid:
@@ -256,7 +256,7 @@ def _say_verdict(made: "RatingPlan", ratings: Path) -> None:
 
 
 def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
-    from data.text import count
+    from empathy_judge.data.text import count
 
     people = [rater for rater in found.consistency.values() if rater.rated]
     whole = sum(rater.rated == rater.planned for rater in people)
@@ -292,10 +292,10 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
       empathy-judge rate status rating-plan
       empathy-judge rate status rating-plan returned/*.json --margin 10
     """
-    from calibration.comparison.stop_rule import standings
-    from data.records import to_plain
-    from rating.collect import RATINGS_FILE, read_all_ratings, read_collected
-    from rating.plan import read_plan
+    from empathy_judge.calibration.comparison.stop_rule import standings
+    from empathy_judge.data.records import to_plain
+    from empathy_judge.rating.collect import RATINGS_FILE, read_all_ratings, read_collected
+    from empathy_judge.rating.plan import read_plan
 
     made = read_plan(folder)
     ratings = read_all_ratings(folder, made, files)
@@ -342,7 +342,7 @@ def say_more_ratings(folder: Path, made: "RatingPlan", rated: int, *, people: in
 
 def _standing_line(pair: "Standing") -> str:
     """Two models, the one ahead first: the verdict, and the difference it rests on."""
-    from data.text import points
+    from empathy_judge.data.text import points
 
     if pair.difference.interval is None:
         return f"{pair.other} vs. {pair.one}: {pair}"
@@ -395,12 +395,12 @@ def next_replies(
       empathy-judge rate next rating-plan responses.jsonl new-model.jsonl --each 25
       empathy-judge rate next rating-plan --people 4
     """
-    from data.judgments import read_judged
-    from data.records import LABELS
-    from data.tables import read_responses
-    from rating.journal import lock_plan
-    from rating.next_draw import draw_next
-    from rating.plan import Drawn, add_raters, read_plan, read_texts, replace_plan
+    from empathy_judge.data.judgments import read_judged
+    from empathy_judge.data.records import LABELS
+    from empathy_judge.data.tables import read_responses
+    from empathy_judge.rating.journal import lock_plan
+    from empathy_judge.rating.next_draw import draw_next
+    from empathy_judge.rating.plan import Drawn, add_raters, read_plan, read_texts, replace_plan
 
     if bool(files) == bool(people):
         raise UserError("rate next: pass the plan's files to add replies, or --people to add raters")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from commands.shared.options import (
+from empathy_judge.commands.shared.options import (
     FILE,
     column_options,
     interruptible,
@@ -15,13 +15,13 @@ from commands.shared.options import (
     say_next,
     say_notes,
 )
-from data.errors import OperationalError, UserError
-from data.runs import FinishedRun, folder_name
-from data.storage import Columns, check_source, find_sources
-from data.tables import SAMPLE_PROMPTS
-from data.text import printable
-from judge.llm import answer_prompts
-from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.runs import FinishedRun, folder_name
+from empathy_judge.data.storage import Columns, check_source, find_sources
+from empathy_judge.data.tables import SAMPLE_PROMPTS
+from empathy_judge.data.text import printable
+from empathy_judge.judge.llm import answer_prompts
+from empathy_judge.judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
 
 
 @click.command()
@@ -96,7 +96,7 @@ def _answer_prompts(
     prompts: Path | None, columns: Columns, config: ModelConfig, out: Path | None, **bounds: Any
 ) -> FinishedRun:
     """Have every prompt answered once."""
-    from reports.progress import progress
+    from empathy_judge.reports.progress import progress
 
     prompts = prompts or SAMPLE_PROMPTS
     source = find_sources([prompts], columns)
@@ -117,8 +117,8 @@ def _hold_conversations(
     file: Path | None, config: ModelConfig, out: Path | None, *, turns: int, **bounds: Any
 ) -> FinishedRun:
     """Hold conversations of the model with scripted speakers."""
-    from judge import scripted_conversations as scripted
-    from reports.progress import progress
+    from empathy_judge.judge import scripted_conversations as scripted
+    from empathy_judge.reports.progress import progress
 
     file, listener = file or scripted.OURS, scripted.Listener(config)
     situations = scripted.read_script(file, turns=turns)

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, complete_judge, interruptible, max_cost_option, say_next
+from empathy_judge.commands.shared.options import (
+    FILE,
+    complete_judge,
+    interruptible,
+    max_cost_option,
+    say_next,
+)
 
 EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
 
@@ -52,15 +58,15 @@ def robustness(
       empathy-judge robustness classifier --out robust
       empathy-judge robustness prompted.toml --sample 300 --max-cost 1
     """
-    from data.storage import check_source, find_sources
-    from data.tables import SAMPLE_RESPONSES, read_exchanges
-    from judge.base import load_judge
-    from judge.llm.endpoint import limit_cost, spent_by
-    from judge.robustness.run import judge_saved, measure_robustness
-    from reports.markdown import write_page
-    from reports.progress import progress
-    from reports.robustness_page import robustness_page
-    from reports.terminal import open_screen, print_lines, print_page
+    from empathy_judge.data.storage import check_source, find_sources
+    from empathy_judge.data.tables import SAMPLE_RESPONSES, read_exchanges
+    from empathy_judge.judge.base import load_judge
+    from empathy_judge.judge.llm.endpoint import limit_cost, spent_by
+    from empathy_judge.judge.robustness.run import judge_saved, measure_robustness
+    from empathy_judge.reports.markdown import write_page
+    from empathy_judge.reports.progress import progress
+    from empathy_judge.reports.robustness_page import robustness_page
+    from empathy_judge.reports.terminal import open_screen, print_lines, print_page
 
     source = find_sources([replies or SAMPLE_RESPONSES])
     check_source(source)

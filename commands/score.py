@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.shared.options import (
+from empathy_judge.commands.shared.options import (
     FILE,
     READING_REPLIES,
     column_options,
@@ -26,13 +26,13 @@ from commands.shared.options import (
     say_notes,
     say_rate_plan,
 )
-from data.crisis import READING_LIST
-from data.errors import OperationalError, UserError
-from data.storage import Columns
+from empathy_judge.data.crisis import READING_LIST
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.storage import Columns
 
 if TYPE_CHECKING:
-    from judge.base import Judge
-    from judge.scoring import SummarizedRun
+    from empathy_judge.judge.base import Judge
+    from empathy_judge.judge.scoring import SummarizedRun
 
 
 @click.command()
@@ -146,15 +146,15 @@ def score(
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8
     """
-    from data.storage import check_source, find_sources
-    from data.tables import notice_unit
-    from judge.base import WEIGHTS, WEIGHTS_LICENSE, load_judge
-    from judge.explanation import check_explainable
-    from judge.llm.batch import BatchUnderWay
-    from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
-    from judge.scoring import explain_responses, find_responses, score_file
-    from reports.progress import progress
-    from reports.share_table import print_scored
+    from empathy_judge.data.storage import check_source, find_sources
+    from empathy_judge.data.tables import notice_unit
+    from empathy_judge.judge.base import WEIGHTS, WEIGHTS_LICENSE, load_judge
+    from empathy_judge.judge.explanation import check_explainable
+    from empathy_judge.judge.llm.batch import BatchUnderWay
+    from empathy_judge.judge.llm.endpoint import endpoints_of, limit_cost, spent_by
+    from empathy_judge.judge.scoring import explain_responses, find_responses, score_file
+    from empathy_judge.reports.progress import progress
+    from empathy_judge.reports.share_table import print_scored
 
     source = find_sources(responses, reply_columns)
     check_source(source)  # before a judge is loaded, which may take seconds
@@ -193,9 +193,9 @@ def score(
     explanations = explain_responses(to_explain, judge, scored.folder)
     print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
     if html:
-        from data.files import write_texts
-        from reports.conversation_page import conversation_page
-        from reports.html import as_page
+        from empathy_judge.data.files import write_texts
+        from empathy_judge.reports.conversation_page import conversation_page
+        from empathy_judge.reports.html import as_page
 
         write_texts({html.name: as_page(conversation_page(source, scored))}, html.parent)
     code = 0 if scored.summary.judged or scored.summary.flagged["count"] else OperationalError.exit_code
@@ -213,8 +213,8 @@ def score(
 
 def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
     """Print the next step."""
-    from calibration.shares.transport import LEAST_REPLIES
-    from data.records import NOUNS
+    from empathy_judge.calibration.shares.transport import LEAST_REPLIES
+    from empathy_judge.data.records import NOUNS
 
     models, folder, files = scored.models, scored.folder, ctx.params["responses"]
     judged, noun = [model.judged for model in models], NOUNS[scored.summary.unit]
@@ -246,9 +246,9 @@ def _choose_engine(
     wait: bool,
 ) -> Callable[..., None]:
     """What takes the exchanges past the judge; options that do not go together are refused."""
-    from judge.engine import score_exchanges
-    from judge.llm.batch import score_batch
-    from judge.llm.endpoint import endpoints_of
+    from empathy_judge.judge.engine import score_exchanges
+    from empathy_judge.judge.llm.batch import score_batch
+    from empathy_judge.judge.llm.endpoint import endpoints_of
 
     if engine == "plain" and workers is not None:
         raise UserError("--workers: only with --engine ray")
@@ -265,8 +265,8 @@ def _choose_engine(
         )
     if find_spec("ray") is None:  # said now, and not after the input was read
         raise ModuleNotFoundError("No module named 'ray'", name="ray")
-    from judge.base import CUDA, DEVICE
-    from judge.ray_engine import score_ray
+    from empathy_judge.judge.base import CUDA, DEVICE
+    from empathy_judge.judge.ray_engine import score_ray
 
     default = 1 if DEVICE.get() == CUDA else os.cpu_count() or 1
     return partial(score_ray, named=named, workers=workers or default)

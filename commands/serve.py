@@ -2,9 +2,9 @@
 
 import click
 
-from commands.shared.options import device_option, say, say_next
-from data.errors import UserError
-from data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
+from empathy_judge.commands.shared.options import device_option, say, say_next
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
 
 
 @click.command()
@@ -85,15 +85,15 @@ def serve(
       empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
     """
     if stdio:
-        from server.stdio import serve_stdio
+        from empathy_judge.server.stdio import serve_stdio
 
         return serve_stdio(judge_name, calibration)
-    from judge.base import load_both_units
-    from judge.llm.keys import Key
-    from server.app import Limits, make_app
-    from server.middleware import is_loopback, own_hosts
-    from server.process import make_server, open_socket, url_of
-    from server.served_judge import ServedJudge
+    from empathy_judge.judge.base import load_both_units
+    from empathy_judge.judge.llm.keys import Key
+    from empathy_judge.server.app import Limits, make_app
+    from empathy_judge.server.middleware import is_loopback, own_hosts
+    from empathy_judge.server.process import make_server, open_socket, url_of
+    from empathy_judge.server.served_judge import ServedJudge
 
     key = Key(key_env)
     if not key_env and not is_loopback(host):

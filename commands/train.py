@@ -7,8 +7,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from commands.shared.options import FILE, complete_judge, interruptible, say, say_next, say_notes
-from data.errors import Interrupted, UserError
+from empathy_judge.commands.shared.options import (
+    FILE,
+    complete_judge,
+    interruptible,
+    say,
+    say_next,
+    say_notes,
+)
+from empathy_judge.data.errors import Interrupted, UserError
 
 HEAD = "head"  # the recipe of an output layer
 NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence", "about")
@@ -117,11 +124,11 @@ def train(
         return _fit_head(exchanges, ratings, out, as_json=as_json)
     from dataclasses import replace
 
-    from reports.progress import progress, steps
-    from training.environment import check_environment
-    from training.model_card import read_recorded, trial_lines, write_card
-    from training.recipe import lineage, read_recipe
-    from training.training_data import read_training_data
+    from empathy_judge.reports.progress import progress, steps
+    from empathy_judge.training.environment import check_environment
+    from empathy_judge.training.model_card import read_recorded, trial_lines, write_card
+    from empathy_judge.training.recipe import lineage, read_recipe
+    from empathy_judge.training.training_data import read_training_data
 
     card: dict[str, Any] = {}
     if from_card:
@@ -137,11 +144,11 @@ def train(
     # To rebuild a judge, its teachers are not needed.
     device = check_environment(device, recipes[:1] if card else recipes)
     data = read_training_data(exchanges, ratings, recipes, sets=sets, texts=texts)
-    from calibration.artifact import CALIBRATION_FILE
-    from judge.onnx_model import read_card
-    from training.calibration_from_trials import calibrate_trained
-    from training.make import card_text, make_judge, read_evidence, rebuild_judge
-    from training.trials import plan_training, run_trial
+    from empathy_judge.calibration.artifact import CALIBRATION_FILE
+    from empathy_judge.judge.onnx_model import read_card
+    from empathy_judge.training.calibration_from_trials import calibrate_trained
+    from empathy_judge.training.make import card_text, make_judge, read_evidence, rebuild_judge
+    from empathy_judge.training.trials import plan_training, run_trial
 
     kept = "trained networks are saved; the one in progress, and predictions of a finished judge, are not"
     with interruptible(kept), steps() as (on_split, on_step):
@@ -187,7 +194,7 @@ def train(
 
 
 def _say_how_to_score(kind: str, folder: Path) -> None:
-    from data.files import write_texts
+    from empathy_judge.data.files import write_texts
 
     name = f"{folder.resolve().name}.toml"
     write_texts({name: f"kind = {kind!r}\nweights = {str(folder.resolve())!r}\n"}, folder.parent)
@@ -196,11 +203,11 @@ def _say_how_to_score(kind: str, folder: Path) -> None:
 
 def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> None:
     """Fit a judge to ratings, and show how it compares with the default."""
-    from data.rating_files.sheet import Replies, read_sheet
-    from data.tables import read_responses
-    from reports.calibration.calibration_page import plain_report, print_report, write_report
-    from reports.progress import progress
-    from training.fit_head import fit_judge
+    from empathy_judge.data.rating_files.sheet import Replies, read_sheet
+    from empathy_judge.data.tables import read_responses
+    from empathy_judge.reports.calibration.calibration_page import plain_report, print_report, write_report
+    from empathy_judge.reports.progress import progress
+    from empathy_judge.training.fit_head import fit_judge
 
     source = read_responses([exchanges])
     replies = list(source)
@@ -219,10 +226,10 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
 
 def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
     """Fit or evaluate the judge of whole conversations."""
-    from reports.progress import steps
-    from training.fit_conversations import SYSTEMS_APART, run_fit
-    from training.model_card import trial_lines
-    from training.trials import SETS_APART
+    from empathy_judge.reports.progress import steps
+    from empathy_judge.training.fit_conversations import SYSTEMS_APART, run_fit
+    from empathy_judge.training.model_card import trial_lines
+    from empathy_judge.training.trials import SETS_APART
 
     if sets is None:
         raise UserError("--unit conversation: needs --sets, the folder of the rated sets")
@@ -288,8 +295,8 @@ def optimize(
     Example:
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
-    from judge.llm.optimize_prompt import OptimizeSettings, tune
-    from reports.training_tables import print_tuned
+    from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, tune
+    from empathy_judge.reports.training_tables import print_tuned
 
     try:
         tuned = tune(

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from data.files import read_toml
+from empathy_judge.data.files import read_toml
 
 PATTERNS: Final = Path(__file__).with_suffix(".toml")
 PART: Final = re.compile("<([A-Z]+)>")

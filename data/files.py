@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from data.errors import OperationalError, UserError
+from empathy_judge.data.errors import OperationalError, UserError
 
 FIXES = {
     errno.ENOSPC: "free some space, then run the command again to resume",

@@ -12,11 +12,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.records import EMPATHY, LABELS, REPLY, UNNAMED_MODEL, Exchange, Judgment, Rating, label_of, shape_of
-from data.runs import read_manifest, read_object
-from data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
-from data.text import listed
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import (
+    EMPATHY,
+    LABELS,
+    REPLY,
+    UNNAMED_MODEL,
+    Exchange,
+    Judgment,
+    Rating,
+    label_of,
+    shape_of,
+)
+from empathy_judge.data.runs import read_manifest, read_object
+from empathy_judge.data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
+from empathy_judge.data.text import listed
 
 OFF_SCALE: Final = "off the scale"
 NOT_GIVEN: Final = "no score given"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from data.errors import UserError
-from data.records import LABELS, UNNAMED_MODEL, Exchange, Rating
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Exchange, Rating
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

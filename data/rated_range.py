@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from data.records import NOUNS, REPLY, Judgment
+from empathy_judge.data.records import NOUNS, REPLY, Judgment
 
 ENOUGH: Final = 30  # rated replies that make a length, a turn or a format known; of few replies a 50th
 WORTH: Final = (

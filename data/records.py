@@ -9,8 +9,8 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, ClassVar, Final
 
-from data.crisis import danger_said
-from data.readers.chat_turns import is_answering
+from empathy_judge.data.crisis import danger_said
+from empathy_judge.data.readers.chat_turns import is_answering
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
 GOOD_ABOVE: Final = 0.55  # of the thresholds tried, labels agreed best with held-out ratings by this one

@@ -5,10 +5,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from data.errors import UserError
-from data.files import read_toml
-from data.records import EMPATHY, LABELS
-from data.tables import validate
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.records import EMPATHY, LABELS
+from empathy_judge.data.tables import validate
 
 RUBRICS = Path(__file__).parent / "rubrics"
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.files import disk_errors, replacing
-from data.input_limits import LARGEST_SEALED, MB
-from data.readers.file_formats import parse_json
-from data.records import digest_json
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.input_limits import LARGEST_SEALED, MB
+from empathy_judge.data.readers.file_formats import parse_json
+from empathy_judge.data.records import digest_json
 
 DIGEST: Final = "digest"
 

@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
-from data.errors import OperationalError, UserError, install_hint
-from data.files import disk_errors
-from data.text import PASSWORD
+from empathy_judge.data.errors import OperationalError, UserError, install_hint
+from empathy_judge.data.files import disk_errors
+from empathy_judge.data.text import PASSWORD
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
 STDIN = "-"

@@ -9,20 +9,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
-from data.errors import UserError
-from data.files import disk_errors, replacing
-from data.input_limits import LONGEST_TEXT, MOST_ITEMS
-from data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
-from data.readers.file_formats import BadRow as BadRow
-from data.readers.file_formats import OnBad as OnBad
-from data.readers.file_formats import Row as Row
-from data.readers.file_formats import load_parquet
-from data.readers.table_rows import TableRows
-from data.readers.table_rows import read_rows as read_rows
-from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
-from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
-from data.storage import NONE_NAMED, Columns, Shards, Source, Table, find_sources, shards_of
-from data.text import disarm
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.input_limits import LONGEST_TEXT, MOST_ITEMS
+from empathy_judge.data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
+from empathy_judge.data.readers.file_formats import BadRow as BadRow
+from empathy_judge.data.readers.file_formats import OnBad as OnBad
+from empathy_judge.data.readers.file_formats import Row as Row
+from empathy_judge.data.readers.file_formats import load_parquet
+from empathy_judge.data.readers.table_rows import TableRows
+from empathy_judge.data.readers.table_rows import read_rows as read_rows
+from empathy_judge.data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
+from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
+from empathy_judge.data.storage import NONE_NAMED, Columns, Shards, Source, Table, find_sources, shards_of
+from empathy_judge.data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
 SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve")  # else left out

@@ -17,16 +17,22 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from data.errors import OperationalError, UserError
-from data.records import Exchange, digest_json
-from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
-from data.tables import read_rows
-from emotionbench.marks import read_marks
-from emotionbench.questionnaires import Questionnaire, read_questionnaire
-from emotionbench.sheets import SHEETS, Sheet, write_sheets
-from emotionbench.situations import OURS, POSITIVE, EvokingSituation, choose_situations, read_situations
-from judge.engine import ask_all
-from judge.llm.answer_prompts import (
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.records import Exchange, digest_json
+from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
+from empathy_judge.data.tables import read_rows
+from empathy_judge.emotionbench.marks import read_marks
+from empathy_judge.emotionbench.questionnaires import Questionnaire, read_questionnaire
+from empathy_judge.emotionbench.sheets import SHEETS, Sheet, write_sheets
+from empathy_judge.emotionbench.situations import (
+    OURS,
+    POSITIVE,
+    EvokingSituation,
+    choose_situations,
+    read_situations,
+)
+from empathy_judge.judge.engine import ask_all
+from empathy_judge.judge.llm.answer_prompts import (
     AskedModel,
     ModelConfig,
     count_served,
@@ -34,9 +40,9 @@ from judge.llm.answer_prompts import (
     say_counts,
     sum_usage,
 )
-from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
-from judge.llm.endpoint import CallFailed
-from judge.llm.limits import lasting_usage
+from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
+from empathy_judge.judge.llm.endpoint import CallFailed
+from empathy_judge.judge.llm.limits import lasting_usage
 
 ANSWERS = "answers"
 FEWEST_DEFAULTS = 10  # sheets without a situation: every change is compared with their mean

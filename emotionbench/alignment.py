@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.metrics import spearman_of
-from calibration.bootstrap import value_of
-from calibration.estimate import Estimate, Interval
-from calibration.multiple_testing import benjamini_hochberg
-from data.tables import read_rows
-from emotionbench.questionnaires import Questionnaire, Score, read_questionnaire, score_marks
-from emotionbench.sheets import PEOPLE, Sheet, read_sheets
-from emotionbench.shift_tests import (
+from empathy_judge.calibration.agreement.metrics import spearman_of
+from empathy_judge.calibration.bootstrap import value_of
+from empathy_judge.calibration.estimate import Estimate, Interval
+from empathy_judge.calibration.multiple_testing import benjamini_hochberg
+from empathy_judge.data.tables import read_rows
+from empathy_judge.emotionbench.questionnaires import Questionnaire, Score, read_questionnaire, score_marks
+from empathy_judge.emotionbench.sheets import PEOPLE, Sheet, read_sheets
+from empathy_judge.emotionbench.shift_tests import (
     ALPHA,
     Spread,
     Test,
@@ -27,7 +27,7 @@ from emotionbench.shift_tests import (
     published_test,
     spread,
 )
-from emotionbench.situations import FACTOR_NAMES, HUMAN_NORMS, emotion_of
+from empathy_judge.emotionbench.situations import FACTOR_NAMES, HUMAN_NORMS, emotion_of
 
 AFFECTS: Final = ("positive", "negative")
 # Split-half reliability of the 36 changes (Spearman-Brown): no model can be expected to agree better.

@@ -11,11 +11,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.readers.file_formats import open_workbook, read_sheet
-from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
-from emotionbench.sheets import PEOPLE, Sheet, write_sheets
-from emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.file_formats import open_workbook, read_sheet
+from empathy_judge.emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
+from empathy_judge.emotionbench.sheets import PEOPLE, Sheet, write_sheets
+from empathy_judge.emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
 
 # Three digits at most: the cells a file lets expect are counted up to the largest number in it.
 COLUMN: Final = re.compile(r"(.+?)_(?:scenario-([0-9]{1,3})_)?test-([0-9]{1,3})_order-([0-9]{1,3})")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from emotionbench.questionnaires import Questionnaire, plain_name
-from judge.llm.answers import READ_CHARACTERS, strip_thoughts
+from empathy_judge.emotionbench.questionnaires import Questionnaire, plain_name
+from empathy_judge.judge.llm.answers import READ_CHARACTERS, strip_thoughts
 
 # A whole number by itself: not part of a word, of a decimal fraction or of a longer number.
 NUMBER: Final = re.compile(r"(?<![\w.,])(?<![0-9]/)(-?[0-9]{1,3})(?:\.0+)?(?![\w%]|[.,][0-9])")
@@ -46,7 +46,7 @@ def read_marks(text: str, key: Questionnaire) -> Marks:
     """Read the marks of an answer; the `texts` of the key are in the order they were asked.
 
     >>> from dataclasses import replace
-    >>> from emotionbench.questionnaires import read_questionnaire
+    >>> from empathy_judge.emotionbench.questionnaires import read_questionnaire
     >>> key = replace(read_questionnaire("PANAS"), items=3, texts=())
     >>> for text in ("1. 4/5, fine", '{"1": 4, "2": 9}', "4, 2, 3", "1: 4\\n2) 2 - slightly\\n3 = 6"):
     ...     print(dict(read_marks(text, key).marks))

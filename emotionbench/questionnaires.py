@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from data.errors import UserError
-from data.files import read_toml
-from data.readers.file_formats import read_whole
-from data.tables import validate
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.readers.file_formats import read_whole
+from empathy_judge.data.tables import validate
 
 FOLDER: Final = Path(__file__).parent / "scales"
 Rule = Literal["sum", "double"]

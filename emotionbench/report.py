@@ -7,10 +7,10 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.estimate import Estimate
-from data.records import to_plain
-from data.text import number, show, slug
-from emotionbench.alignment import (
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.data.records import to_plain
+from empathy_judge.data.text import number, show, slug
+from empathy_judge.emotionbench.alignment import (
     AFFECTS,
     PANAS,
     Alignment,
@@ -18,12 +18,12 @@ from emotionbench.alignment import (
     SheetLevel,
     Shift,
 )
-from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import PEOPLE
-from reports.charts import line_chart
-from reports.markdown import write_page
-from reports.page import Cell, Figure, Page, Section, Table, row
-from reports.terminal import open_screen, print_lines, print_page
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
+from empathy_judge.emotionbench.sheets import PEOPLE
+from empathy_judge.reports.charts import line_chart
+from empathy_judge.reports.markdown import write_page
+from empathy_judge.reports.page import Cell, Figure, Page, Section, Table, row
+from empathy_judge.reports.terminal import open_screen, print_lines, print_page
 
 TITLE: Final = "Changes of emotions, compared with people"
 TESTS: Final = ("published", "clustered", "paired")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from data.errors import UserError
-from data.tables import read_rows, validate, write_rows
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.tables import read_rows, validate, write_rows
 
 PEOPLE: Final = "people"  # what the crowd is called where a model's name stands
 SHEETS: Final = "sheets.jsonl"

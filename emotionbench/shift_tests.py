@@ -6,8 +6,8 @@ from math import nan, sqrt
 
 import numpy as np
 
-from calibration.cluster import cluster_sums, joint_freedom, sum_variance
-from calibration.estimate import CONFIDENCE, Floats
+from empathy_judge.calibration.cluster import cluster_sums, joint_freedom, sum_variance
+from empathy_judge.calibration.estimate import CONFIDENCE, Floats
 
 ALPHA = 0.01  # as published
 TINY = 1e-8  # what the published test adds to both SDs, so that none is 0

@@ -10,10 +10,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
-from data.errors import UserError
-from data.readers.file_formats import read_whole
-from data.tables import read_rows
-from emotionbench.questionnaires import plain_name
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.file_formats import read_whole
+from empathy_judge.data.tables import read_rows
+from empathy_judge.emotionbench.questionnaires import plain_name
 
 OURS: Final = Path(__file__).parent / "situations.jsonl"  # 108, three for each factor
 POSITIVE: Final = Path(__file__).parent / "situations-positive.jsonl"  # 36, one of each that goes well

@@ -9,7 +9,7 @@ from typing import Any
 
 HOME = Path(__file__).resolve().parents[1]  # with all of our packages: a checkout, or site-packages
 OURS = ["data", "calibration", "judge", "reports", "nightly", "emotionbench", "server", "rating"]
-OURS += ["commands", "cli"]
+OURS += ["commands"]
 HOW = (
     "install the judge in its own environment (python -m venv), and set the environment variable "
     "EMPATHY_JUDGE_PYTHON to that Python"
@@ -21,7 +21,7 @@ def main() -> Any:
     put_ours_first()
     from importlib import import_module
 
-    return import_module("cli").main()
+    return import_module("empathy_judge.commands.main").main()
 
 
 def put_ours_first() -> None:

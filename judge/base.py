@@ -11,24 +11,24 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar, Final, get_type_hints
 
-from data.errors import UserError
-from data.files import read_toml
-from data.rated_range import RatedRange
-from data.records import CONVERSATION, REPLY, Exchange, Judgment
-from data.rubric import Rubric
-from data.tables import first_problem
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
+from empathy_judge.data.rubric import Rubric
+from empathy_judge.data.tables import first_problem
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
-    "cascade": "judge.cascade:CascadeJudge",
-    "classifier": "judge.classifier.judge:ClassifierJudge",
-    "classifier-large": "judge.classifier.large_judge:LargeJudge",
-    "conversation": "judge.conversations.conversation_judge:ConversationJudge",
-    "decision": "judge.llm.decision:DecisionJudge",
-    "length": "judge.baselines:LengthJudge",
-    "majority": "judge.baselines:MajorityJudge",
-    "panel": "judge.panel:PanelJudge",
-    "prompted": "judge.llm.prompted:PromptedJudge",
+    "cascade": "empathy_judge.judge.cascade:CascadeJudge",
+    "classifier": "empathy_judge.judge.classifier.judge:ClassifierJudge",
+    "classifier-large": "empathy_judge.judge.classifier.large_judge:LargeJudge",
+    "conversation": "empathy_judge.judge.conversations.conversation_judge:ConversationJudge",
+    "decision": "empathy_judge.judge.llm.decision:DecisionJudge",
+    "length": "empathy_judge.judge.baselines:LengthJudge",
+    "majority": "empathy_judge.judge.baselines:MajorityJudge",
+    "panel": "empathy_judge.judge.panel:PanelJudge",
+    "prompted": "empathy_judge.judge.llm.prompted:PromptedJudge",
 }
 DEFAULT = "classifier"
 READ_CONVERSATIONS: Final = (CONVERSATION, "prompted", "decision")  # the kinds that read conversations whole

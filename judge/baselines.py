@@ -4,11 +4,11 @@ import json
 from math import exp, log
 from pathlib import Path
 
-from calibration.comparison.published_models import count_labels
-from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
-from data.rubric import read_rubric
-from judge.base import Judge
+from empathy_judge.calibration.comparison.published_models import count_labels
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.judge.base import Judge
 
 CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from data.errors import UserError
-from data.records import Exchange, Judgment
-from judge.llm.limits import add_usage
-from judge.panel import CompositeJudge, split_rationale
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.judge.llm.limits import add_usage
+from empathy_judge.judge.panel import CompositeJudge, split_rationale
 
 
 class CascadeJudge(CompositeJudge):

@@ -9,13 +9,13 @@ from zlib import crc32
 
 import numpy as np
 
-from calibration.prompt_fit import FEWEST_PROMPTS, PromptFit, measure_fit
-from data.records import REPLY, Exchange
-from data.text import clean
-from judge.base import WEIGHTS
-from judge.engine import count_cores
-from judge.input_checks import FOREIGN, why_unreadable
-from judge.onnx_model import MODEL, TOKENIZER, check_files, open_session, read_card
+from empathy_judge.calibration.prompt_fit import FEWEST_PROMPTS, PromptFit, measure_fit
+from empathy_judge.data.records import REPLY, Exchange
+from empathy_judge.data.text import clean
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.engine import count_cores
+from empathy_judge.judge.input_checks import FOREIGN, why_unreadable
+from empathy_judge.judge.onnx_model import MODEL, TOKENIZER, check_files, open_session, read_card
 
 FOLDER: Final = WEIGHTS / "minilm"
 WIDTH: Final = 384  # of an embedding

@@ -7,10 +7,10 @@ from contextlib import closing, nullcontext
 from threading import Event, Lock
 from typing import Any, TypeVar
 
-from data.records import Exchange, Judgment
-from data.runs import Run
-from judge.base import Judge
-from judge.llm.endpoint import EndpointUser
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.runs import Run
+from empathy_judge.judge.base import Judge
+from empathy_judge.judge.llm.endpoint import EndpointUser
 
 Asked = Judge | EndpointUser  # a judge, or a model that answers prompts
 Item = TypeVar("Item")

@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
-from data.errors import UserError
-from data.records import REPLY, Exchange, Judgment
-from judge.base import Judge, check_wanted
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import REPLY, Exchange, Judgment
+from empathy_judge.judge.base import Judge, check_wanted
 
 MOST_PARTS = 32  # a judgment each: a longer reply is explained in coarser parts
 GROUP = 3  # words left out together where a reply has only one clause

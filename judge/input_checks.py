@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from data.files import read_toml
+from empathy_judge.data.files import read_toml
 
 WORDS: Final = Path(__file__).with_suffix(".toml")
 READ: Final = 5_000  # characters; enough of any reply to tell its language

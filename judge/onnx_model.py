@@ -6,8 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.storage import digest_file
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.storage import digest_file
 
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 

@@ -8,11 +8,11 @@ from statistics import fmean, median
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Final, Literal
 
-from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
-from judge.base import Judge, check_wanted, load_judge
-from judge.llm.endpoint import share_budget
-from judge.llm.limits import add_usage
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
+from empathy_judge.judge.base import Judge, check_wanted, load_judge
+from empathy_judge.judge.llm.endpoint import share_budget
+from empathy_judge.judge.llm.limits import add_usage
 
 INJECTION: Final = "suspected injection: "
 Probabilities = Mapping[str, float]

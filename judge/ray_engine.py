@@ -22,16 +22,16 @@ from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NoReturn
 
-import data.errors
-from data.errors import UserError
-from data.readers.table_rows import TableRows
-from data.records import Exchange, Judgment
-from data.runs import Run
-from data.storage import Source, shards_of
-from data.tables import Exchanges, make_record, to_json, to_row
-from judge.base import CUDA, DEVICE, Judge, load_judge
-from judge.engine import in_threads, still_to_judge
-from judge.llm.endpoint import endpoints_of
+from empathy_judge.data import errors
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.table_rows import TableRows
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.runs import Run
+from empathy_judge.data.storage import Source, shards_of
+from empathy_judge.data.tables import Exchanges, make_record, to_json, to_row
+from empathy_judge.judge.base import CUDA, DEVICE, Judge, load_judge
+from empathy_judge.judge.engine import in_threads, still_to_judge
+from empathy_judge.judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
 
@@ -167,7 +167,7 @@ def score_ray(
 
 def _raise(kind: str, text: str) -> NoReturn:
     """What failed in a worker, as it would have been raised here; a bug comes with its traceback."""
-    error = getattr(data.errors, kind, None)
+    error = getattr(errors, kind, None)
     if isinstance(error, type) and issubclass(error, UserError):
         raise error(text)
     raise RuntimeError(f"a worker failed:\n{text}")

@@ -16,17 +16,26 @@ from typing import Any, Self
 
 import numpy as np
 
-from calibration.artifact import CalibrationChoice, find_calibration
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
-from calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
-from calibration.shares.correction import RefusedShares, correct_shares
-from calibration.shares.tally import Tally, model_shares, replies_digest
-from data.crisis import READING_LIST, Flags
-from data.errors import UserError
-from data.rated_range import OutsideCount, say_outside
-from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
-from data.runs import FinishedRun, OnProgress, Run, RunPlan, find_known, read_manifest, read_summary, run_all
-from data.storage import (
+from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
+from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
+from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
+from empathy_judge.calibration.shares.correction import RefusedShares, correct_shares
+from empathy_judge.calibration.shares.tally import Tally, model_shares, replies_digest
+from empathy_judge.data.crisis import READING_LIST, Flags
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_range import OutsideCount, say_outside
+from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
+from empathy_judge.data.runs import (
+    FinishedRun,
+    OnProgress,
+    Run,
+    RunPlan,
+    find_known,
+    read_manifest,
+    read_summary,
+    run_all,
+)
+from empathy_judge.data.storage import (
     Columns,
     Remote,
     Shards,
@@ -36,7 +45,7 @@ from data.storage import (
     find_sources,
     tell_apart,
 )
-from data.tables import (
+from empathy_judge.data.tables import (
     BadRow,
     Exchanges,
     notice_unit,
@@ -45,12 +54,12 @@ from data.tables import (
     to_row,
     write_rows,
 )
-from data.text import money
-from judge.base import DEFAULT, Judge, load_judge
-from judge.embeddings import FitCollector
-from judge.engine import score_exchanges
-from judge.explanation import Explanation, explain
-from judge.llm.endpoint import endpoints_of, limit_cost, most_cost, share_budget, spent_by
+from empathy_judge.data.text import money
+from empathy_judge.judge.base import DEFAULT, Judge, load_judge
+from empathy_judge.judge.embeddings import FitCollector
+from empathy_judge.judge.engine import score_exchanges
+from empathy_judge.judge.explanation import Explanation, explain
+from empathy_judge.judge.llm.endpoint import endpoints_of, limit_cost, most_cost, share_budget, spent_by
 
 AUTO = "auto"
 CAVEAT = {

@@ -32,15 +32,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final, Literal
 
-from data.errors import UserError
-from data.files import read_toml
-from data.readers.conversations import SCENARIO
-from data.records import SCRIPTED, Exchange, Turn, digest_json, to_plain
-from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
-from data.storage import digest_file
-from data.tables import SAMPLE_PROMPTS, read_rows, validate, write_rows
-from judge.engine import in_threads
-from judge.llm.answer_prompts import ANSWERS, Responder, describe_answers, write_messages
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.readers.conversations import SCENARIO
+from empathy_judge.data.records import SCRIPTED, Exchange, Turn, digest_json, to_plain
+from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
+from empathy_judge.data.storage import digest_file
+from empathy_judge.data.tables import SAMPLE_PROMPTS, read_rows, validate, write_rows
+from empathy_judge.judge.engine import in_threads
+from empathy_judge.judge.llm.answer_prompts import ANSWERS, Responder, describe_answers, write_messages
 
 CONVERSATIONS: Final = "conversations.jsonl"
 SPOKEN_BY: Final = "speaker"  # the key of a row that says of which kind its speaker was

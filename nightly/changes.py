@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from calibration.estimate import Estimate, Floats
-from calibration.monitoring.confidence_sequence import (
+from empathy_judge.calibration.estimate import Estimate, Floats
+from empathy_judge.calibration.monitoring.confidence_sequence import (
     NIGHTS,
     RECENT,
     Watch,
@@ -23,7 +23,7 @@ from calibration.monitoring.confidence_sequence import (
     recent_change,
     update,
 )
-from calibration.monitoring.drift import (
+from empathy_judge.calibration.monitoring.drift import (
     Drift,
     EmotionChange,
     emotion_changes,
@@ -31,9 +31,9 @@ from calibration.monitoring.drift import (
     paired_change,
     split_change,
 )
-from data.text import listed, points
-from nightly.history import storable
-from nightly.schema import Against, AnchorResult, ChangeResult, JudgedResponse, NightRecord
+from empathy_judge.data.text import listed, points
+from empathy_judge.nightly.history import storable
+from empathy_judge.nightly.schema import Against, AnchorResult, ChangeResult, JudgedResponse, NightRecord
 
 Label = Literal["good", "bad"]
 # A drop is for the worse: Bad is watched by its negative.

@@ -58,17 +58,17 @@ from pydantic import (
     field_validator,
 )
 
-from calibration.artifact import NONE
-from calibration.comparison.published_models import PREFIX, published
-from data.errors import UserError
-from data.files import read_toml
-from data.records import CONVERSATION, REPLY
-from data.storage import check_table
-from data.tables import SAMPLE_PROMPTS, first_problem, validate
-from judge.llm.answer_prompts import ModelConfig, read_model_config
-from judge.scripted_conversations import OURS as SITUATIONS
-from judge.scripted_conversations import read_script
-from nightly.gates import Gate, read_gates
+from empathy_judge.calibration.artifact import NONE
+from empathy_judge.calibration.comparison.published_models import PREFIX, published
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.records import CONVERSATION, REPLY
+from empathy_judge.data.storage import check_table
+from empathy_judge.data.tables import SAMPLE_PROMPTS, first_problem, validate
+from empathy_judge.judge.llm.answer_prompts import ModelConfig, read_model_config
+from empathy_judge.judge.scripted_conversations import OURS as SITUATIONS
+from empathy_judge.judge.scripted_conversations import read_script
+from empathy_judge.nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"

@@ -21,14 +21,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from calibration.comparison.verdicts import is_much_unscored
-from calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
-from calibration.monitoring.drift import prompts_needed
-from data.errors import UserError
-from data.records import NOUNS, PROMPT_NOUNS, REPLY
-from judge.llm.answer_prompts import say_counts
-from nightly.changes import GateFigure, Label, ModelChange
-from nightly.schema import Against, GateResult, Kind, ModelResult, Outcome, name_gate
+from empathy_judge.calibration.comparison.verdicts import is_much_unscored
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
+from empathy_judge.calibration.monitoring.drift import prompts_needed
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
+from empathy_judge.judge.llm.answer_prompts import say_counts
+from empathy_judge.nightly.changes import GateFigure, Label, ModelChange
+from empathy_judge.nightly.schema import Against, GateResult, Kind, ModelResult, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}

@@ -32,11 +32,11 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from calibration.estimate import UNDEFINED, Estimate
-from calibration.prompt_fit import PromptFit
-from data.errors import OperationalError, UserError, install_hint
-from data.files import disk_errors
-from nightly.schema import (
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate
+from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.data.errors import OperationalError, UserError, install_hint
+from empathy_judge.data.files import disk_errors
+from empathy_judge.nightly.schema import (
     FINE,
     METADATA,
     NIGHTS,

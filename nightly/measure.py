@@ -17,34 +17,40 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.artifact import NONE, CalibrationChoice, find_calibration
-from calibration.prompt_fit import fit_messages
-from data.crisis import LEFT_OUT, say_flags
-from data.errors import OperationalError, StaleCalibration, UserError
-from data.rated_range import say_outside
-from data.readers.conversations import write_talk
-from data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
-from data.runs import discard_run
-from data.storage import digest_file
-from data.tables import read_exchanges, read_judgments, write_rows
-from data.text import slug
-from judge.base import Judge, load_judge
-from judge.explanation import explain
-from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respond_to, say_counts
-from judge.llm.answers import OUT_OF_TOKENS
-from judge.llm.endpoint import endpoints_of
-from judge.llm.limits import Budget
-from judge.scoring import SummarizedRun, plan_run, score_file
-from judge.scripted_conversations import (
+from empathy_judge.calibration.artifact import NONE, CalibrationChoice, find_calibration
+from empathy_judge.calibration.prompt_fit import fit_messages
+from empathy_judge.data.crisis import LEFT_OUT, say_flags
+from empathy_judge.data.errors import OperationalError, StaleCalibration, UserError
+from empathy_judge.data.rated_range import say_outside
+from empathy_judge.data.readers.conversations import write_talk
+from empathy_judge.data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
+from empathy_judge.data.runs import discard_run
+from empathy_judge.data.storage import digest_file
+from empathy_judge.data.tables import read_exchanges, read_judgments, write_rows
+from empathy_judge.data.text import slug
+from empathy_judge.judge.base import Judge, load_judge
+from empathy_judge.judge.explanation import explain
+from empathy_judge.judge.llm.answer_prompts import (
+    RESPONSES,
+    Responder,
+    plan_responses,
+    respond_to,
+    say_counts,
+)
+from empathy_judge.judge.llm.answers import OUT_OF_TOKENS
+from empathy_judge.judge.llm.endpoint import endpoints_of
+from empathy_judge.judge.llm.limits import Budget
+from empathy_judge.judge.scoring import SummarizedRun, plan_run, score_file
+from empathy_judge.judge.scripted_conversations import (
     CONVERSATIONS,
     Listener,
     hold_conversations,
     plan_conversations,
     read_script,
 )
-from nightly.config import NIGHT, ModelEntry, NightlyConfig
-from nightly.schema import AnchorResult, JudgedResponse, ModelResult
-from reports.progress import progress
+from empathy_judge.nightly.config import NIGHT, ModelEntry, NightlyConfig
+from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResult
+from empathy_judge.reports.progress import progress
 
 Clock = Callable[[], datetime]
 FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # a manifest where none was asked

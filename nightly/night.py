@@ -17,22 +17,30 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from calibration.artifact import CALIBRATION_FILE
-from calibration.comparison.compare_runs import ComparisonRequest, compare_runs
-from calibration.monitoring.confidence_sequence import Watch
-from data.errors import OperationalError, UserError
-from data.files import locked
-from data.records import LABELS
-from data.text import listed
-from judge.base import WEIGHTS
-from nightly.changes import SIDES, Label, ModelChange, change_since, judge_shift, pair
-from nightly.config import NightlyConfig
-from nightly.dashboard.build import build_dashboard
-from nightly.gates import CheckedModel, check_gates, gravest
-from nightly.history import History, open_history
-from nightly.measure import Clock, MeasuredModel, NightSetup, date_of, measure, measure_anchors, set_up_night
-from nightly.output import FinishedNight, check_outcomes
-from nightly.schema import (
+from empathy_judge.calibration.artifact import CALIBRATION_FILE
+from empathy_judge.calibration.comparison.compare_runs import ComparisonRequest, compare_runs
+from empathy_judge.calibration.monitoring.confidence_sequence import Watch
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.files import locked
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.text import listed
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.nightly.changes import SIDES, Label, ModelChange, change_since, judge_shift, pair
+from empathy_judge.nightly.config import NightlyConfig
+from empathy_judge.nightly.dashboard.build import build_dashboard
+from empathy_judge.nightly.gates import CheckedModel, check_gates, gravest
+from empathy_judge.nightly.history import History, open_history
+from empathy_judge.nightly.measure import (
+    Clock,
+    MeasuredModel,
+    NightSetup,
+    date_of,
+    measure,
+    measure_anchors,
+    set_up_night,
+)
+from empathy_judge.nightly.output import FinishedNight, check_outcomes
+from empathy_judge.nightly.schema import (
     Against,
     AnchorResult,
     EmotionResult,
@@ -42,8 +50,8 @@ from nightly.schema import (
     NightRecord,
     Outcome,
 )
-from reports.comparison.pair_sentences import describe_pair
-from reports.outputs import write_junit
+from empathy_judge.reports.comparison.pair_sentences import describe_pair
+from empathy_judge.reports.outputs import write_junit
 
 BUSY: Final = "another process is running this night; wait until it is done"
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from data.records import NOUNS, REPLY, to_plain
-from data.text import listed, number, percent, points, printable
-from judge.llm.answer_prompts import say_counts
-from nightly.changes import describe_variation, name_nights
-from nightly.config import NightlyConfig
-from nightly.gates import AGAINST, EXIT_CODES, gravest
-from nightly.history import show_place
-from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
-from reports.outputs import CheckOutcome, append_summary, print_command
-from reports.page import Cell, Page, Section, Table
+from empathy_judge.data.records import NOUNS, REPLY, to_plain
+from empathy_judge.data.text import listed, number, percent, points, printable
+from empathy_judge.judge.llm.answer_prompts import say_counts
+from empathy_judge.nightly.changes import describe_variation, name_nights
+from empathy_judge.nightly.config import NightlyConfig
+from empathy_judge.nightly.gates import AGAINST, EXIT_CODES, gravest
+from empathy_judge.nightly.history import show_place
+from empathy_judge.nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
+from empathy_judge.reports.outputs import CheckOutcome, append_summary, print_command
+from empathy_judge.reports.page import Cell, Page, Section, Table
 
 COMMANDS: Final[dict[Outcome, str]] = {
     "regression": "error",
@@ -67,7 +67,7 @@ def as_annotations(results: Iterable[GateResult]) -> list[str]:
 
 def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -> None:
     """Print the table and the sentences, or JSON; and the lines GitHub reads, where these are wanted."""
-    from reports.terminal import print_page
+    from empathy_judge.reports.terminal import print_page
 
     if as_json:
         print(json.dumps(as_dict(night), indent=2, allow_nan=False))

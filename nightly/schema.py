@@ -18,9 +18,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
-from calibration.estimate import UNDEFINED, Estimate
-from calibration.prompt_fit import UNRESPONSIVE, PromptFit
-from data.records import REPLY
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate
+from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit
+from empathy_judge.data.records import REPLY
 
 Kind = Literal["good_share_drop", "bad_share_rise", "max_cost", "max_unscored"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]

@@ -11,14 +11,14 @@ from time import time_ns
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from calibration.estimate import UNDEFINED
-from data.errors import UserError, install_hint
-from judge.llm.endpoint import is_loopback
-from nightly.output import FinishedNight, as_dict
-from nightly.schema import ModelResult, NightRecord
-from reports.html import as_page as as_html_page
-from reports.markdown import as_markdown
-from reports.page import Page
+from empathy_judge.calibration.estimate import UNDEFINED
+from empathy_judge.data.errors import UserError, install_hint
+from empathy_judge.judge.llm.endpoint import is_loopback
+from empathy_judge.nightly.output import FinishedNight, as_dict
+from empathy_judge.nightly.schema import ModelResult, NightRecord
+from empathy_judge.reports.html import as_page as as_html_page
+from empathy_judge.reports.markdown import as_markdown
+from empathy_judge.reports.page import Page
 
 WAIT: Final = 10.0  # seconds for a collector to answer
 
@@ -159,7 +159,7 @@ def log_mlflow(night: FinishedNight, page: Page) -> str:
 def mlflow_metrics(models: Sequence[ModelResult]) -> dict[str, float]:
     """Return each model's share of Good, its interval and its counts, under names that MLflow accepts.
 
-    >>> from calibration.estimate import Estimate
+    >>> from empathy_judge.calibration.estimate import Estimate
     >>> mlflow_metrics([ModelResult(model="meta/llama-3.1", n=20, raw={"Good": Estimate(0.5, None)})])
     {'meta_llama-3.1/good': 0.5, 'meta_llama-3.1/replies': 20, 'meta_llama-3.1/unscored': 0}
     """

@@ -12,18 +12,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.comparison.stop_rule import CrossedRatings
-from data.errors import UserError
-from data.files import disk_errors, replacing
-from data.input_limits import LONGEST_REASON
-from data.judgments import position_on
-from data.rating_files.scales import as_label
-from data.records import LABELS, to_plain
-from data.storage import SUFFIXES
-from data.tables import read_rows, write_rows
-from rating.handouts import ANSWERS, read_handed_back, sheet_row
-from rating.journal import Entry, read_entry, read_journal
-from rating.plan import RatingPlan, Texts, read_plan, read_texts
+from empathy_judge.calibration.comparison.stop_rule import CrossedRatings
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.input_limits import LONGEST_REASON
+from empathy_judge.data.judgments import position_on
+from empathy_judge.data.rating_files.scales import as_label
+from empathy_judge.data.records import LABELS, to_plain
+from empathy_judge.data.storage import SUFFIXES
+from empathy_judge.data.tables import read_rows, write_rows
+from empathy_judge.rating.handouts import ANSWERS, read_handed_back, sheet_row
+from empathy_judge.rating.journal import Entry, read_entry, read_journal
+from empathy_judge.rating.plan import RatingPlan, Texts, read_plan, read_texts
 
 RATINGS_FILE: Final = "ratings.jsonl"
 CONSISTENCY_FILE: Final = "consistency.json"

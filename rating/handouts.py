@@ -11,15 +11,14 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-import reports
-import server
-from data.files import disk_errors, replacing, write_texts
-from data.input_limits import LONGEST_REASON
-from data.readers.file_formats import parse_json, read_whole
-from data.records import CONVERSATION, NOUNS
-from data.rubric import read_rubric
-from data.tables import write_text
-from rating.plan import FORMAT, RatingPlan, Texts, rating_seconds
+from empathy_judge import reports, server
+from empathy_judge.data.files import disk_errors, replacing, write_texts
+from empathy_judge.data.input_limits import LONGEST_REASON
+from empathy_judge.data.readers.file_formats import parse_json, read_whole
+from empathy_judge.data.records import CONVERSATION, NOUNS
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.data.tables import write_text
+from empathy_judge.rating.plan import FORMAT, RatingPlan, Texts, rating_seconds
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
 SERVED_FOOTER = (

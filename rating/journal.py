@@ -11,12 +11,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from data.errors import UserError
-from data.files import disk_errors, locked, sync, without_links
-from data.input_limits import LONGEST_REASON, LONGEST_TIME
-from data.records import LABELS
-from data.tables import to_json
-from rating.plan import RatingPlan
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors, locked, sync, without_links
+from empathy_judge.data.input_limits import LONGEST_REASON, LONGEST_TIME
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import to_json
+from empathy_judge.rating.plan import RatingPlan
 
 JOURNAL_FILE: Final = "journal.jsonl"
 

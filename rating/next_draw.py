@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment
-from rating.plan import Drawn, RatingPlan, blind_text, columns_of_models, item_of, named_models
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange, Judgment
+from empathy_judge.rating.plan import Drawn, RatingPlan, blind_text, columns_of_models, item_of, named_models
 
 STRATA: Final = 3
 LEAST_IN_STRATUM: Final = 4  # prompts; of fewer no strata are made

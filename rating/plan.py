@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.files import disk_errors, replacing
-from data.readers.chat_turns import is_answering
-from data.records import REPLY, Exchange, to_plain
-from data.tables import read_rows, validate, write_rows
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.readers.chat_turns import is_answering
+from empathy_judge.data.records import REPLY, Exchange, to_plain
+from empathy_judge.data.tables import read_rows, validate, write_rows
 
 PLAN_FILE: Final = "plan.json"
 TEXTS_FILE: Final = "texts.jsonl"

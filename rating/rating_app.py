@@ -9,15 +9,15 @@ from fastapi import FastAPI, Request
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
-from data.input_limits import LARGEST_RATING, LONGEST_REASON
-from data.records import LABELS
-from data.tables import to_json
-from rating.handouts import page_items, rating_page
-from rating.journal import Conflict, Entry, Journal, lock_plan
-from rating.plan import read_plan, read_texts
-from server.http_errors import RequestRefused
-from server.middleware import send_page
-from server.requests import StrictModel, make_strict_app
+from empathy_judge.data.input_limits import LARGEST_RATING, LONGEST_REASON
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import to_json
+from empathy_judge.rating.handouts import page_items, rating_page
+from empathy_judge.rating.journal import Conflict, Entry, Journal, lock_plan
+from empathy_judge.rating.plan import read_plan, read_texts
+from empathy_judge.server.http_errors import RequestRefused
+from empathy_judge.server.middleware import send_page
+from empathy_judge.server.requests import StrictModel, make_strict_app
 
 ASK_FOR_LINK: Final = Path(__file__).parent / "templates" / "ask-for-link.html"
 

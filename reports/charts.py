@@ -13,9 +13,9 @@ from html import escape
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from calibration.estimate import Estimate
-from data.text import MINUS, AnyEstimate, ends_of
-from reports.page import Figure
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.data.text import MINUS, AnyEstimate, ends_of
+from empathy_judge.reports.page import Figure
 
 KEPT = frozenset("\n\t\u200c\u200d")  # joiners are inside emoji and words of many scripts, and turn nothing
 INSET = 2.5  # percent of the width left free at both ends, so that no mark is cut off

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibration.estimate import UNDEFINED as UNDEFINED_SCORE
-from calibration.estimate import Estimate
-from data.readers.chat_turns import LISTENER
-from data.readers.conversations import all_turns, split_conversation
-from data.records import CONVERSATION, LABELS, Exchange, Judgment
-from data.storage import Source
-from data.tables import Exchanges
-from data.text import UNDEFINED, ends_of, listed, number
-from judge.scoring import ScoredModel, SummarizedRun
-from reports.charts import line_chart
-from reports.page import Example, Look, Page, Said, Section, Table, table_of
-from reports.share_table import printed_share
+from empathy_judge.calibration.estimate import UNDEFINED as UNDEFINED_SCORE
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.data.readers.chat_turns import LISTENER
+from empathy_judge.data.readers.conversations import all_turns, split_conversation
+from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment
+from empathy_judge.data.storage import Source
+from empathy_judge.data.tables import Exchanges
+from empathy_judge.data.text import UNDEFINED, ends_of, listed, number
+from empathy_judge.judge.scoring import ScoredModel, SummarizedRun
+from empathy_judge.reports.charts import line_chart
+from empathy_judge.reports.page import Example, Look, Page, Said, Section, Table, table_of
+from empathy_judge.reports.share_table import printed_share
 
 LOWEST, HIGHEST = 16, 8  # conversations shown, where there are more
 TITLE_LETTERS: Final = 90

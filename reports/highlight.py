@@ -8,8 +8,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from data.text import number, printable
-from judge.explanation import CLEAR, Explanation, Part
+from empathy_judge.data.text import number, printable
+from empathy_judge.judge.explanation import CLEAR, Explanation, Part
 
 STRONGEST = 0.5  # points of score that give the full color; the same for all replies, so that they compare
 GREEN, RED = (46, 158, 91), (214, 69, 65)

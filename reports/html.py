@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports.charts import element, shape, visible
-from reports.page import Page
+from empathy_judge.reports.charts import element, shape, visible
+from empathy_judge.reports.page import Page
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from data.files import write_texts
-from reports.charts import visible
-from reports.html import as_page
-from reports.page import Example, Page, Section, Table
+from empathy_judge.data.files import write_texts
+from empathy_judge.reports.charts import visible
+from empathy_judge.reports.html import as_page
+from empathy_judge.reports.page import Example, Page, Section, Table
 
 # All that could start an emphasis, a link, a table cell, an address or HTML.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&@$]|:(?=//)|(?<=www)\.)")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from data.text import count
+from empathy_judge.data.text import count
 
 Item = TypeVar("Item")
 Look = Literal["reply", "best", "worst"]

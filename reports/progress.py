@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
-from data.runs import OnProgress
-from data.text import duration, money
-from reports.terminal import open_screen
+from empathy_judge.data.runs import OnProgress
+from empathy_judge.data.text import duration, money
+from empathy_judge.reports.terminal import open_screen
 
 FIRST_LINE: Final = 3.0  # seconds after which a long or costly run is announced in a log
 LONG: Final = 10.0  # seconds left

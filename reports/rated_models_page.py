@@ -4,17 +4,26 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from calibration.comparison.rated_models import (
+from empathy_judge.calibration.comparison.rated_models import (
     ChiSquare,
     EmotionTest,
     RatedComparison,
     RatedGroup,
     RatedLevel,
 )
-from calibration.comparison.verdicts import ALPHA
-from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, ends_of, exact_p_value, interval, listed, number, percent, signed
-from reports.page import Cell, Page, Section, Table, row, table_of
+from empathy_judge.calibration.comparison.verdicts import ALPHA
+from empathy_judge.data.records import LABELS, POSITIVE_EMOTIONS
+from empathy_judge.data.text import (
+    UNDEFINED,
+    ends_of,
+    exact_p_value,
+    interval,
+    listed,
+    number,
+    percent,
+    signed,
+)
+from empathy_judge.reports.page import Cell, Page, Section, Table, row, table_of
 
 FULL_TINT = 0.25  # difference of shares that gives the full color
 GROUPS = {"all": "All emotions", "positive": "Positive emotions", "negative": "Negative emotions"}

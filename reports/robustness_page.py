@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 
-from data.text import number, percent, show_estimate
-from judge.robustness.run import FamilyResult, Robustness, RobustnessCheck
-from reports.charts import Line, Look, Mark, dot_plot, signed_tick
-from reports.page import Page, Section, Table, table_of
+from empathy_judge.data.text import number, percent, show_estimate
+from empathy_judge.judge.robustness.run import FamilyResult, Robustness, RobustnessCheck
+from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, signed_tick
+from empathy_judge.reports.page import Page, Section, Table, table_of
 
 KINDS = {
     "cruel": "politely cruel",

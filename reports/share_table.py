@@ -9,19 +9,27 @@ from statistics import median
 from rich.cells import cell_len
 from rich.console import Console
 
-from calibration.comparison.published_models import published
-from calibration.estimate import Estimate
-from calibration.prompt_fit import fit_messages
-from calibration.shares.transport import LEAST_REPLIES
-from data.crisis import READING_LIST, say_flags
-from data.rated_range import say_outside
-from data.records import CONVERSATION, LABELS, NOUNS, REPLY
-from data.text import listed, money, number, percent, share_interval, show
-from judge.explanation import Explanation
-from judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
-from reports.highlight import print_explanations
-from reports.page import Table, row
-from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text
+from empathy_judge.calibration.comparison.published_models import published
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.calibration.prompt_fit import fit_messages
+from empathy_judge.calibration.shares.transport import LEAST_REPLIES
+from empathy_judge.data.crisis import READING_LIST, say_flags
+from empathy_judge.data.rated_range import say_outside
+from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY
+from empathy_judge.data.text import listed, money, number, percent, share_interval, show
+from empathy_judge.judge.explanation import Explanation
+from empathy_judge.judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
+from empathy_judge.reports.highlight import print_explanations
+from empathy_judge.reports.page import Table, row
+from empathy_judge.reports.terminal import (
+    NARROWEST,
+    axis,
+    bar,
+    open_screen,
+    print_lines,
+    print_tables,
+    print_text,
+)
 
 GOOD = LABELS[-1]
 REFERENCES = ("study:human", "study:gemini-1.0-pro", "study:gpt-4")

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from data.text import AnyEstimate, ends_of, printable, printable_lines
-from reports.page import Page, Table
+from empathy_judge.data.text import AnyEstimate, ends_of, printable, printable_lines
+from empathy_judge.reports.page import Page, Table
 
 NARROWEST: Final = 8  # columns that words, such as the name of a row, may be folded into, and no fewer
 LONG_HEAD: Final = 10  # letters of a head that stays on one line

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from data.records import LABELS
-from data.text import show
-from reports.page import Table, row
-from reports.terminal import open_screen, print_lines, print_tables
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.text import show
+from empathy_judge.reports.page import Table, row
+from empathy_judge.reports.terminal import open_screen, print_lines, print_tables
 
 
 def print_tuned(tuned: Mapping[str, Any]) -> None:

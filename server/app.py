@@ -15,18 +15,25 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from starlette.responses import PlainTextResponse, Response
 
-import reports
-from data.errors import UserError
-from data.input_limits import LARGEST_BODY, LONGEST_EXCHANGE, MOST_EXCHANGES, MOST_QUEUED
-from data.records import EMOTIONS, Exchange, Judgment, unscored
-from data.tables import to_json
-from judge.explanation import check_explainable
-from server import chat_completions, decisions
-from server.http_errors import RequestRefused
-from server.middleware import Metrics, log, place_of, send_page
-from server.requests import NoExchange, ScoreRequest, SharesRequest, make_strict_app, read_input, read_turns
-from server.served_judge import PROBE, BadJudgment, ServedJudge
-from server.work_queue import QueueFull, Task, WorkQueue
+from empathy_judge import reports
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.input_limits import LARGEST_BODY, LONGEST_EXCHANGE, MOST_EXCHANGES, MOST_QUEUED
+from empathy_judge.data.records import EMOTIONS, Exchange, Judgment, unscored
+from empathy_judge.data.tables import to_json
+from empathy_judge.judge.explanation import check_explainable
+from empathy_judge.server import chat_completions, decisions
+from empathy_judge.server.http_errors import RequestRefused
+from empathy_judge.server.middleware import Metrics, log, place_of, send_page
+from empathy_judge.server.requests import (
+    NoExchange,
+    ScoreRequest,
+    SharesRequest,
+    make_strict_app,
+    read_input,
+    read_turns,
+)
+from empathy_judge.server.served_judge import PROBE, BadJudgment, ServedJudge
+from empathy_judge.server.work_queue import QueueFull, Task, WorkQueue
 
 REFUSALS: Final = {
     400: "The body is not JSON, or a field or a question is not supported; the message names it.",

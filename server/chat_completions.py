@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from data.input_limits import MOST_ALTERNATIVES, MOST_FIELDS
-from data.records import LABELS, Exchange, Judgment, judgment_of
-from server.decisions import label_of
-from server.http_errors import RequestRefused
-from server.requests import Objects, StrictModel, read_input
+from empathy_judge.data.input_limits import MOST_ALTERNATIVES, MOST_FIELDS
+from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
+from empathy_judge.server.decisions import label_of
+from empathy_judge.server.http_errors import RequestRefused
+from empathy_judge.server.requests import Objects, StrictModel, read_input
 
 GOOD: Final = LABELS[-1]
 LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from data.input_limits import LONGEST_OPTION
-from data.records import LABELS, Judgment
-from server.http_errors import RequestRefused
-from server.requests import Objects, StrictModel
-from server.served_judge import ServedJudge
+from empathy_judge.data.input_limits import LONGEST_OPTION
+from empathy_judge.data.records import LABELS, Judgment
+from empathy_judge.server.http_errors import RequestRefused
+from empathy_judge.server.requests import Objects, StrictModel
+from empathy_judge.server.served_judge import ServedJudge
 
 IS_GOOD: Final = "good"  # the predicate "the label is Good"
 

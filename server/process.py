@@ -15,8 +15,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from data.errors import OperationalError
-from data.input_limits import IDLE_SECONDS, MOST_CONNECTIONS, MOST_OPEN_FILES
+from empathy_judge.data.errors import OperationalError
+from empathy_judge.data.input_limits import IDLE_SECONDS, MOST_CONNECTIONS, MOST_OPEN_FILES
 
 
 class JudgeServer(uvicorn.Server):

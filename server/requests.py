@@ -13,18 +13,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from data.errors import UserError
-from data.importers.intake import BadCell
-from data.importers.rated_conversations import exchange_of
-from data.input_limits import BODY_TIMEOUT, DEEPEST_BODY, DRAIN_FACTOR
-from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
-from data.readers.file_formats import DECODER, parse_json
-from data.records import Exchange, Turn
-from data.tables import first_problem, read_exchange, to_row
-from data.text import SURROGATE
-from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION, DelimitedExchange
-from server.http_errors import RequestRefused, send_refused
-from server.middleware import Metrics, RequestChecks
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.importers.intake import BadCell
+from empathy_judge.data.importers.rated_conversations import exchange_of
+from empathy_judge.data.input_limits import BODY_TIMEOUT, DEEPEST_BODY, DRAIN_FACTOR
+from empathy_judge.data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
+from empathy_judge.data.readers.file_formats import DECODER, parse_json
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.data.tables import first_problem, read_exchange, to_row
+from empathy_judge.data.text import SURROGATE
+from empathy_judge.judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION, DelimitedExchange
+from empathy_judge.server.http_errors import RequestRefused, send_refused
+from empathy_judge.server.middleware import Metrics, RequestChecks
 
 Unit = Literal["reply", "conversation"]
 
@@ -139,7 +139,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     {'a': [1, 'x']}
     >>> parse_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    server.http_errors.RequestRefused: not JSON that can be read: the key 'a' occurs twice in one object
+    empathy_judge.server.http_errors.RequestRefused: not JSON that can be read: ...
     """
     try:
         content = parse_json(body.decode("utf-8"))

@@ -6,15 +6,15 @@ from datetime import date
 from threading import Lock
 from typing import Any
 
-from calibration.artifact import CalibrationChoice, find_calibration
-from data.errors import StaleCalibration, UserError
-from data.rated_range import OutsideCount, say_outside
-from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment
-from data.tables import Row, make_record, to_row
-from judge.base import Judge
-from judge.explanation import count_judgments, explain
-from judge.llm.endpoint import endpoints_of
-from judge.scoring import summarize
+from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
+from empathy_judge.data.errors import StaleCalibration, UserError
+from empathy_judge.data.rated_range import OutsideCount, say_outside
+from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment
+from empathy_judge.data.tables import Row, make_record, to_row
+from empathy_judge.judge.base import Judge
+from empathy_judge.judge.explanation import count_judgments, explain
+from empathy_judge.judge.llm.endpoint import endpoints_of
+from empathy_judge.judge.scoring import summarize
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 

@@ -13,12 +13,12 @@ from functools import partial
 from threading import Lock
 from typing import Any, BinaryIO
 
-from data.errors import UserError
-from data.input_limits import MOST_REQUESTS
-from data.readers.file_formats import parse_json
-from data.tables import Row, read_exchange, to_json
-from judge.base import load_both_units
-from server.served_judge import ServedJudge
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.input_limits import MOST_REQUESTS
+from empathy_judge.data.readers.file_formats import parse_json
+from empathy_judge.data.tables import Row, read_exchange, to_json
+from empathy_judge.judge.base import load_both_units
+from empathy_judge.server.served_judge import ServedJudge
 
 Body = Mapping[str, Any]
 

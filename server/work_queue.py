@@ -10,8 +10,8 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
-from data.input_limits import LONGEST_RETRY
-from judge.base import HAS_LEFT
+from empathy_judge.data.input_limits import LONGEST_RETRY
+from empathy_judge.judge.base import HAS_LEFT
 
 NEW = 0.1  # weight of the newest task in the mean time of a run
 

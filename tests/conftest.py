@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from _pytest.doctest import DoctestModule
 from click.testing import CliRunner, Result
 from made_sets import COLD, WARM, speak, write_sets
 from repository import SAMPLES
 from topics import on_topic
 
-import cli
-from data.rated_exchanges import RatedExchange, join_ratings
-from data.records import Exchange, Rating
-from data.tables import read_exchanges, write_rows
-from training.rated_sets import read_rated_set
-from training.recipe import Recipe
-from training.training_data import TrainingData
+from empathy_judge.commands import main as cli
+from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.records import Exchange, Rating
+from empathy_judge.data.tables import read_exchanges, write_rows
+from empathy_judge.training.rated_sets import read_rated_set
+from empathy_judge.training.recipe import Recipe
+from empathy_judge.training.training_data import TrainingData
 
 if TYPE_CHECKING:
-    from judge.classifier.judge import ClassifierJudge
-    from judge.llm.prompted import PromptedJudge
+    from empathy_judge.judge.classifier.judge import ClassifierJudge
+    from empathy_judge.judge.llm.prompted import PromptedJudge
 
 CLI = Path(__file__).parent.parent / "cli.py"
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -38,12 +37,6 @@ Write = Callable[..., Path]
 # A suite started in the background is deaf to Ctrl-C, and so would be the commands it interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Look for no doctests in tests: --doctest-ignore-import-errors would skip what fails to import."""
-    if isinstance(collector, DoctestModule):
-        collector.collect = lambda: ()  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -270,7 +263,7 @@ def made_judge(
 @pytest.fixture(scope="session")
 def shipped() -> "ClassifierJudge":
     """The judge that ships."""
-    from judge.classifier.judge import ClassifierJudge
+    from empathy_judge.judge.classifier.judge import ClassifierJudge
 
     return ClassifierJudge()
 
@@ -287,7 +280,7 @@ def samples() -> dict[str, list[Exchange]]:
 @pytest.fixture
 def make_prompted() -> Iterator[Callable[..., "PromptedJudge"]]:
     """Makes judges, and closes their connections when the test is over."""
-    from judge.llm.prompted import PromptedJudge
+    from empathy_judge.judge.llm.prompted import PromptedJudge
 
     made: list[PromptedJudge] = []
 

@@ -11,28 +11,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+from repository import MODULES, PACKAGE, ROOT, STEPS
 
-import cli
+from empathy_judge.commands import main as cli
 
-# From the lowest room to the highest; a room imports itself and what stands before its own step.
-STEPS = (
-    ("data",),
-    ("calibration",),
-    ("judge",),
-    ("training", "reports"),
-    ("nightly", "emotionbench", "server"),
-    ("rating",),
-    ("commands",),
-)
 ROOMS = {room: height for height, step in enumerate(STEPS) for room in step}
-CLIENT = "empathy_judge"  # imports no room, and no room imports it
 # Modules of ours that a command needs, counted by its imports, lazy ones included.
 LIMITS = {"score": 51, "calibrate": 75, "nightly": 86}
-MODULES = [
-    ROOT / "cli.py",
-    *sorted(path for room in (*ROOMS, CLIENT) for path in (ROOT / room).rglob("*.py")),
-]
 HEAVY = {
     *("numpy", "torch", "transformers", "sklearn", "scipy"),
     *("dspy", "openai", "pydantic", "rich", "pyarrow"),
@@ -53,21 +38,21 @@ def imported_by(tree: ast.AST) -> Iterator[str]:
             yield "." * node.level + (node.module or "")
 
 
-def may_import(importer: str, imported: str) -> bool:
-    """Tell whether a module of one room may import a room."""
-    if CLIENT in (importer, imported):
-        return importer == imported
-    return importer == imported or ROOMS[imported] < ROOMS.get(importer, len(STEPS))
+def room_of(module: str) -> str:
+    """Return the room of a module; the Python interface is in none."""
+    return next((part for part in module.split(".")[1:2] if part in ROOMS), PACKAGE)
 
 
 def test_imports_run_one_way() -> None:
     wrong = []
-    for path in MODULES:
-        room, where = path.relative_to(ROOT).parts[0], path.relative_to(ROOT).as_posix()
+    for importer, path in MODULES.items():
         for name in imported_by(parsed(path)):
-            first = name.partition(".")[0]
-            if name.startswith(".") or (first in (*ROOMS, CLIENT) and not may_import(room, first)):
-                wrong.append(f"{where} imports {name}")
+            room, imported = room_of(importer), room_of(name)
+            is_ours = name.partition(".")[0] == PACKAGE
+            if name.startswith(".") or (
+                is_ours and room != imported != PACKAGE and ROOMS[imported] >= ROOMS.get(room, len(STEPS))
+            ):
+                wrong.append(f"{importer} imports {name}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -82,40 +67,38 @@ def test_the_client_needs_nothing_but_python() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [path.relative_to(ROOT).as_posix() for path in MODULES if not ast.get_docstring(parsed(path))]
+    silent = [name for name, path in MODULES.items() if not ast.get_docstring(parsed(path))]
     assert not silent
 
 
 def test_no_module_name_is_used_twice() -> None:
-    names = Counter(path.name for path in MODULES if path.name != "__init__.py")
+    names = Counter(path.name for path in MODULES.values() if path.name != "__init__.py")
     assert not {name: count for name, count in names.items() if count > 1}
 
 
 def test_no_class_name_is_used_twice() -> None:
     names = Counter(
-        node.name for path in MODULES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)
+        node.name
+        for path in MODULES.values()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
     )
     assert not {name: count for name, count in names.items() if count > 1}
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-NAMES = {module_name(path): path for path in MODULES}
 
 
 @cache
 def needs(module: str) -> frozenset[str]:
     """Return the modules of ours that a module imports, lazily or not."""
     needed = set()
-    for node in ast.walk(parsed(NAMES[module])):
+    for node in ast.walk(parsed(MODULES[module])):
         if isinstance(node, ast.Import):
             needed |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             submodules = {f"{node.module}.{alias.name}" for alias in node.names}
-            needed |= submodules & NAMES.keys() if submodules <= NAMES.keys() else {*submodules, node.module}
-    return frozenset(needed & NAMES.keys())
+            needed |= (
+                submodules & MODULES.keys() if submodules <= MODULES.keys() else {*submodules, node.module}
+            )
+    return frozenset(needed & MODULES.keys())
 
 
 def closure(module: str) -> set[str]:
@@ -129,33 +112,36 @@ def closure(module: str) -> set[str]:
 
 
 def test_no_imports_run_in_a_cycle() -> None:
-    circular = {name for name in NAMES if any(name in closure(other) for other in needs(name))}
+    circular = {name for name in MODULES if any(name in closure(other) for other in needs(name))}
     assert not circular
 
 
 @pytest.mark.parametrize("command", LIMITS)
 def test_a_command_needs_few_modules(command: str) -> None:
-    modules = closure(f"commands.{command}")
+    modules = closure(f"empathy_judge.commands.{command}")
     print(f"{command}: {len(modules)} modules")
     assert len(modules) <= LIMITS[command], sorted(modules)
 
 
-def test_every_package_is_installed() -> None:
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in MODULES} - {"."}
-    assert folders == set(tools["setuptools"]["packages"])
+def test_every_package_is_installed_under_one_name() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packages = {
+        name if path.stem == "__init__" else name.rpartition(".")[0] for name, path in MODULES.items()
+    }
+    assert packages == {*tools["packages"]}
+    assert tools["package-dir"] == {PACKAGE: PACKAGE} | {f"{PACKAGE}.{room}": room for room in ROOMS}
 
 
 def test_importing_the_commands_loads_nothing_heavy() -> None:
-    code = f"import sys, cli; print(sorted({HEAVY!r} & set(sys.modules)))"
+    code = f"import sys, empathy_judge.commands.main; print(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_the_version_is_said_once() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    assert tools["setuptools"]["dynamic"]["version"] == {"attr": "cli.VERSION"}
-    assert cli.VERSION
+    assert tools["setuptools"]["dynamic"]["version"] == {"attr": "empathy_judge.__version__"}
+    assert cli.__version__
 
 
 def test_scoring_leaves_nothing_in_the_home_and_reports_nothing(tmp_path: Path) -> None:

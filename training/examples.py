@@ -9,14 +9,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from judge.classifier.preprocessing import normalize
-from judge.explanation import split_reply
-from judge.robustness.catalogue import rewrite
-from training.graded_replies import GradedReply, read_constant_replies, read_graded_replies, read_grades
-from training.rated_sets import RatedItem
-from training.training_data import TrainingData, training_perturbations
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.judge.classifier.preprocessing import normalize
+from empathy_judge.judge.explanation import split_reply
+from empathy_judge.judge.robustness.catalogue import rewrite
+from empathy_judge.training.graded_replies import (
+    GradedReply,
+    read_constant_replies,
+    read_graded_replies,
+    read_grades,
+)
+from empathy_judge.training.rated_sets import RatedItem
+from empathy_judge.training.training_data import TrainingData, training_perturbations
 
 OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100

@@ -14,10 +14,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from data.errors import UserError
-from data.records import LABELS
-from judge.classifier.preprocessing import ReplyTokenizer
-from judge.classifier.quantization import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS
+from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer
+from empathy_judge.judge.classifier.quantization import (
     DOWN_PROJ,
     HEAD_PREFIX,
     MAX_INT,
@@ -32,8 +32,8 @@ from judge.classifier.quantization import (
     quantize_weight,
     rotate_inner,
 )
-from judge.onnx_model import MODEL, TOKENIZER, import_onnxruntime
-from training.network import JudgeNetwork
+from empathy_judge.judge.onnx_model import MODEL, TOKENIZER, import_onnxruntime
+from empathy_judge.training.network import JudgeNetwork
 
 MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files
 WEIGHTS = "weights-{}.bin"

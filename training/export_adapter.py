@@ -1,9 +1,9 @@
 """Making of the judge `classifier-large`: the default's large teacher as a peft adapter and a head.
 
-`python -m training.export_adapter TEACHER TRIAL FOLDER` takes the folder `teacher-0` of the default's
-training and the folder of a held-out trial of the recipe `teacher-large`. It averages the trial's predictions
-with those beside the default's card, and writes the adapter, a card with the figures of the average, and a
-calibration.
+`python -m empathy_judge.training.export_adapter TEACHER TRIAL FOLDER` takes the folder `teacher-0` of the
+default's training and the folder of a held-out trial of the recipe `teacher-large`. It averages the trial's
+predictions with those beside the default's card, and writes the adapter, a card with the figures of the
+average, and a calibration.
 """
 
 import json
@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from data.errors import UserError
-from data.storage import digest_file
-from judge.base import WEIGHTS
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, LargeJudge
-from judge.classifier.pretrained import PUBLISHED_BASES
-from judge.onnx_model import read_card
-from training.calibration_from_trials import calibrate_again
-from training.make import NETWORK
-from training.model_card import state_caveat, write_card, write_judge_card
-from training.recipe import read_recipe
-from training.trials import JUDGE, measure_trial, read_rows, write_predictions
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.storage import digest_file
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, LargeJudge
+from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES
+from empathy_judge.judge.onnx_model import read_card
+from empathy_judge.training.calibration_from_trials import calibrate_again
+from empathy_judge.training.make import NETWORK
+from empathy_judge.training.model_card import state_caveat, write_card, write_judge_card
+from empathy_judge.training.recipe import read_recipe
+from empathy_judge.training.trials import JUDGE, measure_trial, read_rows, write_predictions
 
 RECIPE: Final = "teacher-large"
 SUMMARY: Final = (

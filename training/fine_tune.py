@@ -13,11 +13,11 @@ from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn import functional
 
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from judge.classifier.preprocessing import ReplyTokenizer, write_context
-from training.examples import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_context
+from empathy_judge.training.examples import (
     GRADES,
     TrainingExample,
     add_grades,
@@ -34,10 +34,16 @@ from training.examples import (
     put_constants,
     shuffle_replies,
 )
-from training.graded_replies import read_graded_replies
-from training.network import JudgeNetwork, TrainedNetworks, make_network, mixed_precision, pad_tokens
-from training.recipe import NetworkData, Recipe
-from training.training_data import TrainingData
+from empathy_judge.training.graded_replies import read_graded_replies
+from empathy_judge.training.network import (
+    JudgeNetwork,
+    TrainedNetworks,
+    make_network,
+    mixed_precision,
+    pad_tokens,
+)
+from empathy_judge.training.recipe import NetworkData, Recipe
+from empathy_judge.training.training_data import TrainingData
 
 Progress = Callable[[int, int], None]  # examples done, examples in all
 MakeExamples = Callable[[str, random.Random], list[TrainingExample]]  # of one epoch, by the network's data

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.bootstrap import mean_of, resample_clusters, sample
-from calibration.proportional_odds import fit_proportional_odds
-from data.errors import UserError
-from data.files import disk_errors
-from data.records import CONVERSATION, LABELS, to_plain
-from data.sealed_json import write_sealed
-from judge.base import DEFAULT, Judge, load_judge
-from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
-from judge.conversations.features import START, conversation_features
-from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
-from training.set_transfer import SetItem, measure_set, set_item
-from training.trials import EVALUATION, SETS_APART
+from empathy_judge.calibration.bootstrap import mean_of, resample_clusters, sample
+from empathy_judge.calibration.proportional_odds import fit_proportional_odds
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors
+from empathy_judge.data.records import CONVERSATION, LABELS, to_plain
+from empathy_judge.data.sealed_json import write_sealed
+from empathy_judge.judge.base import DEFAULT, Judge, load_judge
+from empathy_judge.judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
+from empathy_judge.judge.conversations.features import START, conversation_features
+from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
+from empathy_judge.training.set_transfer import SetItem, measure_set, set_item
+from empathy_judge.training.trials import EVALUATION, SETS_APART
 
 SYSTEMS_APART: Final = "systems-apart"
 JUDGED_REPLIES: Final = 3  # of a conversation, evenly spaced from first to last

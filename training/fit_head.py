@@ -9,20 +9,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.artifact import CALIBRATION_FILE, write_calibration
-from calibration.estimate import Floats
-from calibration.fit import CalibrationReport, calibrate_judged
-from data.errors import UserError, install_hint
-from data.files import disk_errors
-from data.judgments import Judged
-from data.rated_exchanges import join_ratings
-from data.rated_range import rated_range_of
-from data.records import LABELS, Exchange, Rating, judgment_of, shape_of, to_plain
-from data.runs import OnProgress
-from data.storage import digest_file
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import PreparedReply, prepare
-from judge.onnx_model import CARD, MODEL, open_session
+from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
+from empathy_judge.calibration.estimate import Floats
+from empathy_judge.calibration.fit import CalibrationReport, calibrate_judged
+from empathy_judge.data.errors import UserError, install_hint
+from empathy_judge.data.files import disk_errors
+from empathy_judge.data.judgments import Judged
+from empathy_judge.data.rated_exchanges import join_ratings
+from empathy_judge.data.rated_range import rated_range_of
+from empathy_judge.data.records import LABELS, Exchange, Rating, judgment_of, shape_of, to_plain
+from empathy_judge.data.runs import OnProgress
+from empathy_judge.data.storage import digest_file
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import PreparedReply, prepare
+from empathy_judge.judge.onnx_model import CARD, MODEL, open_session
 
 INVERSE_PENALTIES: Final = (0.0001, 0.0003, 0.001, 0.003)
 LOGIT_SCALE: Final = 10.0  # so large that weights of the default judge's own logits are hardly penalized

@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from data.errors import UserError
-from data.records import Exchange, Turn
-from judge.robustness.catalogue import read_replies
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.judge.robustness.catalogue import read_replies
 
 RECIPES: Final = Path(__file__).parent / "recipes"
 GRADED_REPLIES: Final = RECIPES / "graded_replies.jsonl"

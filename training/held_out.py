@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.agreement.level_errors import LevelError, level_errors
-from calibration.agreement.metrics import (
+from empathy_judge.calibration.agreement.level_errors import LevelError, level_errors
+from empathy_judge.calibration.agreement.metrics import (
     TABLE_STATISTICS,
     auc_of,
     from_table,
@@ -24,10 +24,10 @@ from calibration.agreement.metrics import (
     matched_labels,
     spearman_of,
 )
-from calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
-from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import given_labels
-from data.records import LABELS
+from empathy_judge.calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
+from empathy_judge.calibration.estimate import Estimate, Floats, Integers
+from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.data.records import LABELS
 
 RATINGS = np.arange(1, len(LABELS) + 1)
 GOOD = LABELS.index("Good")

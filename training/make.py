@@ -11,18 +11,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from data.errors import OperationalError, UserError
-from data.files import disk_errors, read_toml, replacing
-from data.rated_range import rated_range_of
-from data.records import LABELS, Exchange, digest_json, shape_of, to_plain
-from data.storage import digest_file
-from judge.classifier.gpu_backend import CONFIG_KEYS
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import normalize
-from judge.onnx_model import CARD, MODEL, TOKENIZER
-from training.environment import find_base, make_deterministic, package_versions
-from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder
-from training.fine_tune import (
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.files import disk_errors, read_toml, replacing
+from empathy_judge.data.rated_range import rated_range_of
+from empathy_judge.data.records import LABELS, Exchange, digest_json, shape_of, to_plain
+from empathy_judge.data.storage import digest_file
+from empathy_judge.judge.classifier.gpu_backend import CONFIG_KEYS
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import normalize
+from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
+from empathy_judge.training.environment import find_base, make_deterministic, package_versions
+from empathy_judge.training.export import export_onnx, quantize_onnx, shift_exported, write_decoder
+from empathy_judge.training.fine_tune import (
     DistillationTexts,
     Progress,
     distillation_texts,
@@ -31,13 +31,13 @@ from training.fine_tune import (
     train_judge,
     trainable_networks,
 )
-from training.graded_replies import read_graded_replies
-from training.model_card import DEFAULT_TEXT, state_caveat, write_judge_card
-from training.network import TrainedNetworks, load_network, save_network
-from training.recipe import RECIPES, Recipe
-from training.training_data import TrainingData
-from training.trials import check_plan, fit_length, plan_training, read_finished
-from training.vocabulary import prune_vocabulary
+from empathy_judge.training.graded_replies import read_graded_replies
+from empathy_judge.training.model_card import DEFAULT_TEXT, state_caveat, write_judge_card
+from empathy_judge.training.network import TrainedNetworks, load_network, save_network
+from empathy_judge.training.recipe import RECIPES, Recipe
+from empathy_judge.training.training_data import TrainingData
+from empathy_judge.training.trials import check_plan, fit_length, plan_training, read_finished
+from empathy_judge.training.vocabulary import prune_vocabulary
 
 NETWORK = "network-{}.safetensors"  # trained parameters, from which an interrupted training resumes
 TEACHER = "teacher-{}"  # the subfolder of one of a judge's teachers

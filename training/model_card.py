@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.files import replacing
-from data.text import percent, show
-from judge.onnx_model import CARD, read_card
-from training.recipe import Recipe, build_recipe
-from training.trials import HELD_OUT, JUDGE, MODEL_APART, SETS_APART, TFIDF
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import replacing
+from empathy_judge.data.text import percent, show
+from empathy_judge.judge.onnx_model import CARD, read_card
+from empathy_judge.training.recipe import Recipe, build_recipe
+from empathy_judge.training.trials import HELD_OUT, JUDGE, MODEL_APART, SETS_APART, TFIDF
 
 METRICS = {
     "qwk": "QWK",

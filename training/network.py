@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from data.errors import UserError
-from data.records import Exchange
-from judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
-from judge.classifier.pretrained import load_pretrained
-from training.environment import find_base
-from training.recipe import Recipe
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange
+from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
+from empathy_judge.judge.classifier.pretrained import load_pretrained
+from empathy_judge.training.environment import find_base
+from empathy_judge.training.recipe import Recipe
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]
 UNSUPPORTED = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # all others are decoders

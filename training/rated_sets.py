@@ -10,15 +10,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final, TypeVar
 
-from data.errors import UserError
-from data.files import read_toml
-from data.importers import import_source
-from data.importers.intake import Imported
-from data.importers.rated_replies import EPITOME_DIMENSIONS
-from data.readers.conversations import DISTINCTIVE_WORDS, split_conversation
-from data.records import CONVERSATION, Exchange
-from data.tables import validate
-from training.graded_replies import RECIPES, read_written_replies
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.importers import import_source
+from empathy_judge.data.importers.intake import Imported
+from empathy_judge.data.importers.rated_replies import EPITOME_DIMENSIONS
+from empathy_judge.data.readers.conversations import DISTINCTIVE_WORDS, split_conversation
+from empathy_judge.data.records import CONVERSATION, Exchange
+from empathy_judge.data.tables import validate
+from empathy_judge.training.graded_replies import RECIPES, read_written_replies
 
 FACTS: Final = Path(__file__).with_suffix(".toml")
 CLUSTERED: Final = ("epitome", "empathetic-exchanges", "ieval", "resort", "empo")  # by an id's first part

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from data.errors import UserError
-from data.files import read_toml
-from data.tables import validate
-from training.rated_sets import RATED_SETS
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.tables import validate
+from empathy_judge.training.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parent / "recipes"
 STUDY = "study"  # among the sets, with the weight 0: no training reads the ratings given with it

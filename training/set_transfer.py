@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.agreement.level_errors import kendall
-from calibration.agreement.metrics import auc_of, spearman_of
-from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
-from calibration.cluster import contrast
-from calibration.estimate import Estimate, Floats
-from data.records import LABELS
-from training.held_out import expected_scores
-from training.rated_sets import RATED_SETS, RatedItem
+from empathy_judge.calibration.agreement.level_errors import kendall
+from empathy_judge.calibration.agreement.metrics import auc_of, spearman_of
+from empathy_judge.calibration.bootstrap import Statistic, ratio, resample_clusters, sample
+from empathy_judge.calibration.cluster import contrast
+from empathy_judge.calibration.estimate import Estimate, Floats
+from empathy_judge.data.records import LABELS
+from empathy_judge.training.held_out import expected_scores
+from empathy_judge.training.rated_sets import RATED_SETS, RatedItem
 
 WORST = 0.2  # fraction of the items, the lowest rated, that a judge should find
 EXPERT = "expert"  # prefix of the names of single people among an item's other raters

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange, join_ratings
-from data.readers.conversations import DISTINCTIVE_WORDS
-from data.records import LABELS, Exchange, digest_json, to_plain
-from data.tables import read_exchanges, read_ratings
-from judge.robustness.catalogue import Perturbation, read_perturbations
-from training.graded_replies import read_constant_replies, read_graded_replies, read_grades
-from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
-from training.recipe import STUDY, Recipe
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.readers.conversations import DISTINCTIVE_WORDS
+from empathy_judge.data.records import LABELS, Exchange, digest_json, to_plain
+from empathy_judge.data.tables import read_exchanges, read_ratings
+from empathy_judge.judge.robustness.catalogue import Perturbation, read_perturbations
+from empathy_judge.training.graded_replies import read_constant_replies, read_graded_replies, read_grades
+from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, read_rated_set
+from empathy_judge.training.recipe import STUDY, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,22 +13,22 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from calibration.bootstrap import mean_of, resample_clusters, sample
-from calibration.estimate import Estimate
-from calibration.pairing import given_labels
-from data.errors import UserError
-from data.files import replacing
-from data.rated_exchanges import RatedExchange
-from data.records import LABELS, Exchange, to_plain
-from data.runs import read_object, write_object
-from data.tables import write_rows
-from training.examples import under_another
-from training.graded_replies import read_constant_replies
-from training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out, expected_scores
-from training.rated_sets import RATED_SETS, RatedItem, drop_shared
-from training.recipe import STUDY, Recipe
-from training.set_transfer import SetItem, measure_set, set_item
-from training.training_data import TrainingData
+from empathy_judge.calibration.bootstrap import mean_of, resample_clusters, sample
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import replacing
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import LABELS, Exchange, to_plain
+from empathy_judge.data.runs import read_object, write_object
+from empathy_judge.data.tables import write_rows
+from empathy_judge.training.examples import under_another
+from empathy_judge.training.graded_replies import read_constant_replies
+from empathy_judge.training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out, expected_scores
+from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, drop_shared
+from empathy_judge.training.recipe import STUDY, Recipe
+from empathy_judge.training.set_transfer import SetItem, measure_set, set_item
+from empathy_judge.training.training_data import TrainingData
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"
 PREDICTIONS = "held_out.jsonl.gz"  # beside a judge's card
@@ -258,7 +258,7 @@ def run_trial(
     The predictions of a finished split are saved, so the same call resumes an interrupted trial. With `part`
     only that split is trained, so processes can share a trial; nothing is returned until all are done.
     """
-    from training.fine_tune import train_judge
+    from empathy_judge.training.fine_tune import train_judge
 
     splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
     if not splits:

@@ -10,9 +10,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from data.records import Exchange
-from judge.classifier.preprocessing import ReplyTokenizer, write_context
-from training.network import TrainedNetworks
+from empathy_judge.data.records import Exchange
+from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_context
+from empathy_judge.training.network import TrainedNetworks
 
 MAX_TOKENS = 32_000  # all that the training texts use; 19 MB of a table with 576 columns in int8
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
-from calibration.cluster import cluster_sums
-from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
+from empathy_judge.calibration.bootstrap import Draws, Sampled, ratio, sum_draws
+from empathy_judge.calibration.cluster import cluster_sums
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 MIN_RATERS: Final = 3
 MIN_INSTANCES: Final = 30  # of a person's responses that others rated too; below it the t test is not sound

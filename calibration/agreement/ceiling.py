@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.alt_test import AlternativeTest, alternative_test, shared_items
-from calibration.agreement.metrics import (
+from empathy_judge.calibration.agreement.alt_test import AlternativeTest, alternative_test, shared_items
+from empathy_judge.calibration.agreement.metrics import (
     coincidences_of,
     level_counts,
     ordinal_alpha,
@@ -19,10 +19,10 @@ from calibration.agreement.metrics import (
     table_of,
     tables_of,
 )
-from calibration.bootstrap import Draws, Sampled, resample_clusters, sum_draws
-from calibration.cluster import cluster_sums
-from calibration.estimate import UNDEFINED, Estimate, Floats, Integers, SpeaksFor
-from calibration.pairing import Paired
+from empathy_judge.calibration.bootstrap import Draws, Sampled, resample_clusters, sum_draws
+from empathy_judge.calibration.cluster import cluster_sums
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers, SpeaksFor
+from empathy_judge.calibration.pairing import Paired
 
 PANEL: Final = 10  # raters; a smaller panel does not generalize to other raters
 MIN_SHARED: Final = 10  # responses two people must share for a kappa of the two to be worth a look

@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.cluster import clustered_share
-from calibration.estimate import LEAST_RATERS, Estimate, SpeaksFor
-from data.errors import UserError
-from data.judgments import Judged
-from data.rating_files.pairwise_choices import Choice
-from data.records import Judgment
+from empathy_judge.calibration.cluster import clustered_share
+from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, SpeaksFor
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import Judged
+from empathy_judge.data.rating_files.pairwise_choices import Choice
+from empathy_judge.data.records import Judgment
 
 CHANCE: Final = 0.5
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.agreement.level_errors import LevelErrors, level_errors
-from calibration.agreement.metrics import (
+from empathy_judge.calibration.agreement.level_errors import LevelErrors, level_errors
+from empathy_judge.calibration.agreement.metrics import (
     REASONS,
     TABLE_STATISTICS,
     matched_labels,
@@ -16,11 +16,18 @@ from calibration.agreement.metrics import (
     tables_of,
     unseen_variance,
 )
-from calibration.bootstrap import Draws, Sampled, Statistic, leaves_one_out, replicate_clusters, sample
-from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import Cluster, Paired
-from data.judgments import first_number
-from data.records import LABELS
+from empathy_judge.calibration.bootstrap import (
+    Draws,
+    Sampled,
+    Statistic,
+    leaves_one_out,
+    replicate_clusters,
+    sample,
+)
+from empathy_judge.calibration.estimate import Estimate, Floats, Integers
+from empathy_judge.calibration.pairing import Cluster, Paired
+from empathy_judge.data.judgments import first_number
+from empathy_judge.data.records import LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import Draws, Sampled, leaves_one_out, ratio, sum_draws
-from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers
+from empathy_judge.calibration.bootstrap import Draws, Sampled, leaves_one_out, ratio, sum_draws
+from empathy_judge.calibration.cluster import cluster_sums
+from empathy_judge.calibration.estimate import Estimate, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import Draws, Statistic, ratio, sum_draws
-from calibration.cluster import LITTLE, clustered_share
-from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
+from empathy_judge.calibration.bootstrap import Draws, Statistic, ratio, sum_draws
+from empathy_judge.calibration.cluster import LITTLE, clustered_share
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
 LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits, so a 0 can be anything below this

@@ -16,11 +16,11 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
-from calibration.multiple_testing import benjamini_hochberg
-from calibration.pairing import Paired
-from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
+from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
+from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
+from empathy_judge.calibration.multiple_testing import benjamini_hochberg
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from calibration.agreement.metrics import log_losses
-from calibration.pairing import Paired
-from data.judgments import first_number
-from data.records import Exchange, Judgment
+from empathy_judge.calibration.agreement.metrics import log_losses
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.data.judgments import first_number
+from empathy_judge.data.records import Exchange, Judgment
 
 EXAMPLES: Final = 10  # of the worst disagreements, on either side
 

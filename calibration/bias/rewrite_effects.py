@@ -5,9 +5,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import percentile_interval, ratio, resample_clusters
-from calibration.cluster import contrast
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval
+from empathy_judge.calibration.bootstrap import percentile_interval, ratio, resample_clusters
+from empathy_judge.calibration.cluster import contrast
+from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval
 
 DRAWS: Final = 2000
 Cells = NDArray[np.bool_]  # (perturbations, replies)

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.choices import ChosenModels, compare_chosen
-from calibration.artifact import Calibration, CalibrationChoice
-from calibration.comparison.differences import Difference, differences
-from calibration.comparison.judged_models import (
+from empathy_judge.calibration.agreement.choices import ChosenModels, compare_chosen
+from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
+from empathy_judge.calibration.comparison.differences import Difference, differences
+from empathy_judge.calibration.comparison.judged_models import (
     UNRESPONSIVE,
     ComparedLevel,
     ComparisonSettings,
@@ -24,25 +24,25 @@ from calibration.comparison.judged_models import (
     judged_models,
     read_runs,
 )
-from calibration.comparison.published_models import (
+from empathy_judge.calibration.comparison.published_models import (
     USUAL_DESIGN_EFFECT,
     PublishedModel,
     is_published,
     published,
 )
-from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
-from calibration.comparison.stop_rule import describe_few_raters
-from calibration.comparison.verdicts import REVERSED, Verdict
-from calibration.shares.tally import replies_digest
-from data.crisis import find_flags
-from data.errors import UserError
-from data.judgments import Judged, tell_ids_apart
-from data.rated_range import find_outside
-from data.rating_files.pairwise_choices import are_choices, read_choices
-from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
-from data.records import UNNAMED_MODEL
-from data.tables import read_responses
-from data.text import listed
+from empathy_judge.calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
+from empathy_judge.calibration.comparison.stop_rule import describe_few_raters
+from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
+from empathy_judge.calibration.shares.tally import replies_digest
+from empathy_judge.data.crisis import find_flags
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import Judged, tell_ids_apart
+from empathy_judge.data.rated_range import find_outside
+from empathy_judge.data.rating_files.pairwise_choices import are_choices, read_choices
+from empathy_judge.data.rating_files.sheet import RatingSheet, Replies, SheetOptions
+from empathy_judge.data.records import UNNAMED_MODEL
+from empathy_judge.data.tables import read_responses
+from empathy_judge.data.text import listed
 
 MOST_SHOWN: Final = 6  # pairs whose replies are shown: those of four models
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "probably better": 0, "similar": 0, "worse": 1}

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from calibration.cluster import NORMAL, UNDEFINED_CONTRAST, Contrast, reach
-from calibration.comparison.judged_models import (
+from empathy_judge.calibration.cluster import NORMAL, UNDEFINED_CONTRAST, Contrast, reach
+from empathy_judge.calibration.comparison.judged_models import (
     GOOD,
     ComparedLevel,
     ComparisonSettings,
@@ -24,8 +24,8 @@ from calibration.comparison.judged_models import (
     judge_contrast,
     logit_contrast,
 )
-from calibration.comparison.published_models import PublishedModel
-from calibration.comparison.verdicts import (
+from empathy_judge.calibration.comparison.published_models import PublishedModel
+from empathy_judge.calibration.comparison.verdicts import (
     ALPHA,
     LIKELY,
     REVERSED,
@@ -34,7 +34,7 @@ from calibration.comparison.verdicts import (
     is_much_unscored,
     p_of_interval,
 )
-from calibration.estimate import (
+from empathy_judge.calibration.estimate import (
     UNDEFINED,
     Estimate,
     Floats,
@@ -43,11 +43,11 @@ from calibration.estimate import (
     independent_difference,
     is_same_within,
 )
-from calibration.multiple_testing import holm
-from calibration.shares.correction import target_of
-from calibration.shares.planning import ratings_of_each
-from calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
-from calibration.shares.transport import (
+from empathy_judge.calibration.multiple_testing import holm
+from empathy_judge.calibration.shares.correction import target_of
+from empathy_judge.calibration.shares.planning import ratings_of_each
+from empathy_judge.calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
+from empathy_judge.calibration.shares.transport import (
     LEAST_REPLIES,
     CalibratedModels,
     Conflict,
@@ -58,8 +58,8 @@ from calibration.shares.transport import (
     sign_probability,
     transport_difference,
 )
-from data.records import LABELS
-from data.text import listed
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.text import listed
 
 VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
 TOO_FEW_PROMPTS: Final = "too few prompts to estimate how much they differ"

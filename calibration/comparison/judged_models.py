@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from calibration.artifact import (
+from empathy_judge.calibration.artifact import (
     CALIBRATION_FILE,
     CalibrationChoice,
     JudgeIdentity,
@@ -23,19 +23,25 @@ from calibration.artifact import (
     take_fitting,
     take_named,
 )
-from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
-from calibration.pairing import chances_of
-from calibration.prompt_fit import PromptFit
-from calibration.shares.correction import UNCALIBRATED, correct
-from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate, prompt_numbers
-from calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
-from data.errors import UserError
-from data.judgments import Judged, read_judged
-from data.rated_range import RatedRange
-from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
-from data.runs import read_summary
-from data.tables import validate
+from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
+from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
+from empathy_judge.calibration.pairing import chances_of
+from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.shares.correction import UNCALIBRATED, correct
+from empathy_judge.calibration.shares.ppi import (
+    PpiEstimate,
+    RatedModel,
+    one_hot,
+    ppi_estimate,
+    prompt_numbers,
+)
+from empathy_judge.calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import Judged, read_judged
+from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
+from empathy_judge.data.runs import read_summary
+from empathy_judge.data.tables import validate
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
 MARGIN: Final = 0.05  # the least difference of shares worth telling

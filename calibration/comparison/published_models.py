@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from calibration.cluster import UNIT, t_intervals
-from calibration.estimate import Estimate, Floats, estimate_of
-from data.errors import UserError
-from data.records import LABELS
+from empathy_judge.calibration.cluster import UNIT, t_intervals
+from empathy_judge.calibration.estimate import Estimate, Floats, estimate_of
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS
 
 STUDY_COUNTS: Final = Path(__file__).parents[2] / "data" / "studies" / "empathy-study-counts.csv"
 PREFIX: Final = "study:"

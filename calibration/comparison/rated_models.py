@@ -16,19 +16,33 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.cluster import Contrast, contrast
-from calibration.comparison.published_models import is_published
-from calibration.estimate import UNDEFINED, Estimate, Floats
-from calibration.multiple_testing import benjamini_hochberg, holm
-from calibration.pairing import chances_of
-from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from data.errors import UserError
-from data.judgments import Judged, texts_by_id
-from data.rating_files.sheet import RatingSheet, Replies, SheetOptions, read_sheet, say_set_aside
-from data.readers.file_formats import BadRow
-from data.readers.table_rows import stop_at_bad_row
-from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Judgment, Rating
-from data.tables import read_responses
+from empathy_judge.calibration.cluster import Contrast, contrast
+from empathy_judge.calibration.comparison.published_models import is_published
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats
+from empathy_judge.calibration.multiple_testing import benjamini_hochberg, holm
+from empathy_judge.calibration.pairing import chances_of
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import Judged, texts_by_id
+from empathy_judge.data.rating_files.sheet import (
+    RatingSheet,
+    Replies,
+    SheetOptions,
+    read_sheet,
+    say_set_aside,
+)
+from empathy_judge.data.readers.file_formats import BadRow
+from empathy_judge.data.readers.table_rows import stop_at_bad_row
+from empathy_judge.data.records import (
+    EMOTIONS,
+    LABELS,
+    POSITIVE_EMOTIONS,
+    UNNAMED_MODEL,
+    Exchange,
+    Judgment,
+    Rating,
+)
+from empathy_judge.data.tables import read_responses
 
 Group = Literal["all", "positive", "negative"]
 GROUPS: Final[tuple[Group, ...]] = ("all", "positive", "negative")

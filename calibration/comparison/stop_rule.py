@@ -24,11 +24,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.comparison.verdicts import SETTLED, Verdict
-from calibration.estimate import CONFIDENCE, LEAST_RATERS, UNDEFINED, Estimate, Floats, estimate_of
-from calibration.monitoring.confidence_sequence import as_t, half_width
-from calibration.shares.planning import round_up
-from data.text import listed, percent
+from empathy_judge.calibration.comparison.verdicts import SETTLED, Verdict
+from empathy_judge.calibration.estimate import (
+    CONFIDENCE,
+    LEAST_RATERS,
+    UNDEFINED,
+    Estimate,
+    Floats,
+    estimate_of,
+)
+from empathy_judge.calibration.monitoring.confidence_sequence import as_t, half_width
+from empathy_judge.calibration.shares.planning import round_up
+from empathy_judge.data.text import listed, percent
 
 ALPHA: Final = 1 - CONFIDENCE
 MARGIN: Final = 0.05  # the least difference of shares worth telling

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from calibration.estimate import CONFIDENCE, Estimate
+from empathy_judge.calibration.estimate import CONFIDENCE, Estimate
 
 Verdict = Literal["better", "probably better", "similar", "inconclusive", "probably worse", "worse"]
 SETTLED: Final[frozenset[Verdict]] = frozenset({"better", "similar", "worse"})
@@ -43,7 +43,7 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
 
     The reach towards 0 counts, so that p is below .05 just where the interval leaves 0 out.
 
-    >>> from calibration.estimate import estimate_of
+    >>> from empathy_judge.calibration.estimate import estimate_of
     >>> p, error = p_of_interval(estimate_of(0.1, 0.0, 0.2), 1e6)
     >>> round(p, 3), round(error, 3)
     (0.05, 0.051)

@@ -31,7 +31,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
+from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
 
 ALPHA: Final = 1 - CONFIDENCE
 NIGHTS: Final = 365  # looks over which an interval holds at once

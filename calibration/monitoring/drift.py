@@ -17,10 +17,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.cluster import NORMAL, POWER, Contrast, joint_freedom
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
-from calibration.multiple_testing import benjamini_hochberg
-from data.text import signed
+from empathy_judge.calibration.cluster import NORMAL, POWER, Contrast, joint_freedom
+from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
+from empathy_judge.calibration.multiple_testing import benjamini_hochberg
+from empathy_judge.data.text import signed
 
 DriftSource = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
 ROUNDING: Final = 1e-9

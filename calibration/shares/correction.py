@@ -13,12 +13,19 @@ from typing import Final, Literal
 
 import numpy as np
 
-from calibration.artifact import Calibration
-from calibration.cluster import NORMAL, UNIT, cluster_sums, shared_covariance, sum_variance, t_quantile
-from calibration.estimate import Estimate, Floats, Interval
-from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
-from calibration.shares.tally import Tally, replies_digest
-from calibration.shares.transport import (
+from empathy_judge.calibration.artifact import Calibration
+from empathy_judge.calibration.cluster import (
+    NORMAL,
+    UNIT,
+    cluster_sums,
+    shared_covariance,
+    sum_variance,
+    t_quantile,
+)
+from empathy_judge.calibration.estimate import Estimate, Floats, Interval
+from empathy_judge.calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
+from empathy_judge.calibration.shares.tally import Tally, replies_digest
+from empathy_judge.calibration.shares.transport import (
     DISAGREE,
     CalibratedModels,
     TargetModel,
@@ -26,7 +33,7 @@ from calibration.shares.transport import (
     refusal,
     transport,
 )
-from data.records import LABELS
+from empathy_judge.data.records import LABELS
 
 How = Literal["ratings", "line", "both", "refused"]
 MEAN = ("mean",)

@@ -6,12 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from calibration.pairing import Paired
-from calibration.shares.correction import MEAN, ModelCorrection, calibrated_models, correct, prompt_count
-from calibration.shares.ppi import RatedModel, judge_means, one_hot
-from calibration.shares.transport import CalibratedModels, FittedLine, fit_line, transport
-from data.judgments import first_number, position_on
-from data.records import LABELS, Judgment, to_plain
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.calibration.shares.correction import (
+    MEAN,
+    ModelCorrection,
+    calibrated_models,
+    correct,
+    prompt_count,
+)
+from empathy_judge.calibration.shares.ppi import RatedModel, judge_means, one_hot
+from empathy_judge.calibration.shares.transport import CalibratedModels, FittedLine, fit_line, transport
+from empathy_judge.data.judgments import first_number, position_on
+from empathy_judge.data.records import LABELS, Judgment, to_plain
 
 
 def score_of(judgment: Judgment, scale: Sequence[str]) -> float:

@@ -9,8 +9,8 @@ import math
 from bisect import bisect_left
 from typing import Final
 
-from calibration.cluster import reach
-from calibration.estimate import LEAST_RATERS
+from empathy_judge.calibration.cluster import reach
+from empathy_judge.calibration.estimate import LEAST_RATERS
 
 RATINGS_EACH: Final = 10  # of one model by one person
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.cluster import (
+from empathy_judge.calibration.cluster import (
     LITTLE,
     NORMAL,
     UNIT,
@@ -25,8 +25,8 @@ from calibration.cluster import (
     t_intervals,
     t_quantile,
 )
-from calibration.estimate import Estimate, Floats, Integers, estimate_of
-from data.records import LABELS
+from empathy_judge.calibration.estimate import Estimate, Floats, Integers, estimate_of
+from empathy_judge.data.records import LABELS
 
 RARE: Final = 5  # a label given fewer times says little about how raters differ in giving it
 

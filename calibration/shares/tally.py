@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.bootstrap import mean_intervals, resample_clusters
-from calibration.estimate import Estimate
-from data.records import LABELS, Judgment
+from empathy_judge.calibration.bootstrap import mean_intervals, resample_clusters
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.data.records import LABELS, Judgment
 
 MAX_CLUSTERS = 5000
 BLOCKS = 2500

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibration.cluster import NORMAL, UNIT
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, hull
+from empathy_judge.calibration.cluster import NORMAL, UNIT
+from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, hull
 
 # Of systems' deviations from the line, in the judge's logits: pooled from four sets by an earlier judge.
 DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0

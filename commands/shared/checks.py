@@ -13,12 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal
 
-from data.errors import ROOT, UserError, install_hint, requirements
-from data.files import explain, read_toml
-from data.records import Exchange, to_plain
-from judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENSE, load_judge
-from judge.llm.answer_prompts import Responder, read_model_config
-from judge.llm.endpoint import Endpoint, endpoints_of
+from empathy_judge.data.errors import ROOT, UserError, install_hint, requirements
+from empathy_judge.data.files import explain, read_toml
+from empathy_judge.data.records import Exchange, to_plain
+from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENSE, load_judge
+from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
+from empathy_judge.judge.llm.endpoint import Endpoint, endpoints_of
 
 Status = Literal["ok", "warn", "fail"]
 DEVELOPMENT: Final = ("all", "check", "docs", "test")  # extras that `doctor` leaves out
@@ -58,7 +58,7 @@ def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
 
 def shipped_version() -> str:
     """Return the shipped judge and its calibration, as its card has them; no weights are read for this."""
-    from judge.classifier.judge import version_of
+    from empathy_judge.judge.classifier.judge import version_of
 
     try:
         files = json.loads((WEIGHTS / DEFAULT / "card.json").read_text(encoding="utf-8"))["files"]
@@ -99,7 +99,7 @@ def check_packages() -> Iterator[Check]:
 
 def check_judge(today: date) -> Iterator[Check]:
     """Check the shipped judge's weights against its card, and its calibration against both."""
-    from calibration.artifact import find_calibration
+    from empathy_judge.calibration.artifact import find_calibration
 
     name = f"judge {DEFAULT}"
     try:
@@ -121,7 +121,7 @@ def check_judge(today: date) -> Iterator[Check]:
 
 def check_sample() -> Check:
     """The default judge on an exchange whose answer is known."""
-    from judge.classifier.judge import ClassifierJudge
+    from empathy_judge.judge.classifier.judge import ClassifierJudge
 
     name = "test judgment"
     try:
@@ -158,8 +158,8 @@ def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
     """Print each check as it is done, or all as JSON; the exit code is 5 where one failed."""
     from rich.text import Text
 
-    from data.text import printable
-    from reports.terminal import open_screen
+    from empathy_judge.data.text import printable
+    from empathy_judge.reports.terminal import open_screen
 
     colors = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     done = []
@@ -184,7 +184,7 @@ def check_file(path: Path) -> Iterator[Check]:
     try:
         table = read_toml(path)
         if "models" in table:
-            from nightly.config import read_config
+            from empathy_judge.nightly.config import read_config
 
             config = read_config(path)
             counts = f"models: {len(config.models)}, gates: {len(config.gates)}"
@@ -226,7 +226,7 @@ def check_endpoint(endpoint: Endpoint) -> Check:
 
 def check_history(place: str) -> Check:
     """Whether the history can be opened; a SQLite file that is not there yet is not made."""
-    from nightly.history import database_errors, make_engine, read_url, show_url
+    from empathy_judge.nightly.history import database_errors, make_engine, read_url, show_url
 
     url = read_url(place)
     name = f"history {show_url(url)}"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from data.errors import Interrupted
-from data.storage import Columns
-from data.text import printable_lines
+from empathy_judge.data.errors import Interrupted
+from empathy_judge.data.storage import Columns
+from empathy_judge.data.text import printable_lines
 
 if TYPE_CHECKING:
-    from data.runs import OnProgress
-    from judge.base import Judge
+    from empathy_judge.data.runs import OnProgress
+    from empathy_judge.judge.base import Judge
 
 RATING_PLAN: Final = "rating-plan"  # the folder of `rate plan`
 
@@ -93,7 +93,7 @@ def column_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _choose_device(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
     if device is not None:
-        from judge.base import DEVICE
+        from empathy_judge.judge.base import DEVICE
 
         token = DEVICE.set(device)
         ctx.call_on_close(lambda: DEVICE.reset(token))
@@ -123,7 +123,7 @@ def complete_names(
 
 
 def _known_judges() -> list[str]:
-    from judge.base import known_judges
+    from empathy_judge.judge.base import known_judges
 
     return known_judges()
 
@@ -145,8 +145,8 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
 @contextmanager
 def watch_scoring(path: Path, judge: "Judge") -> Iterator["OnProgress"]:
     """Show how far the scoring of a file is; an interrupt prints the command that resumes it."""
-    from judge.llm.endpoint import spent_by
-    from reports.progress import progress
+    from empathy_judge.judge.llm.endpoint import spent_by
+    from empathy_judge.reports.progress import progress
 
     with (
         interruptible("finished judgments are saved"),

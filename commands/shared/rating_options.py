@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from data.judgments import parse_scale
-from data.rating_files.sheet import SheetOptions, parse_stated
+from empathy_judge.data.judgments import parse_scale
+from empathy_judge.data.rating_files.sheet import SheetOptions, parse_stated
 
 
 def ratings_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from data.errors import UserError
-from data.importers import external_sets, rated_conversations, rated_replies
-from data.importers.intake import Imported, Intake
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.importers import external_sets, rated_conversations, rated_replies
+from empathy_judge.data.importers.intake import Imported, Intake
 
 Importer = Callable[[Intake], None]
 

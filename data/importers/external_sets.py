@@ -2,10 +2,10 @@
 
 from statistics import fmean
 
-from data.importers.intake import BadCell, Intake, read_objects, read_score, read_text
-from data.importers.rated_conversations import exchange_of
-from data.readers.chat_turns import LISTENER, SPEAKER
-from data.records import Exchange, Rating, Turn
+from empathy_judge.data.importers.intake import BadCell, Intake, read_objects, read_score, read_text
+from empathy_judge.data.importers.rated_conversations import exchange_of
+from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
+from empathy_judge.data.records import Exchange, Rating, Turn
 
 EMPO_SCALES = ("Dim1", "Dim2", "Dim3", "Dim4")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
 
-from data.errors import UserError
-from data.readers.file_formats import Header, read_whole
-from data.records import Exchange, Rating
-from data.tables import BadRow, read_rows
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.file_formats import Header, read_whole
+from empathy_judge.data.records import Exchange, Rating
+from empathy_judge.data.tables import BadRow, read_rows
 
 Scale = tuple[float, float]
 

@@ -11,8 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.importers.intake import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.importers.intake import (
     BadCell,
     Intake,
     Scale,
@@ -22,8 +22,8 @@ from data.importers.intake import (
     read_teq,
     read_text,
 )
-from data.readers.chat_turns import LISTENER, SPEAKER, party_of
-from data.records import Exchange, Rating, Turn
+from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER, party_of
+from empathy_judge.data.records import Exchange, Rating, Turn
 
 PARTIES = ("Seeker", "Supporter", "Speaker", "Listener")
 TURN_START = re.compile(rf"\s*({'|'.join(PARTIES)}):(.*)", re.DOTALL)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from data.importers.intake import (
+from empathy_judge.data.importers.intake import (
     Intake,
     read_header,
     read_list,
@@ -14,8 +14,8 @@ from data.importers.intake import (
     read_text,
     require_columns,
 )
-from data.readers.chat_turns import LISTENER, SPEAKER
-from data.records import Exchange, Rating, Turn
+from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
+from empathy_judge.data.records import Exchange, Rating, Turn
 
 STUDY_SCALE = (1, 3)
 EPITOME_DIMENSIONS: Final = ("emotional_reactions", "explorations", "interpretations")

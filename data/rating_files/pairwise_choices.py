@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from data.errors import UserError
-from data.rating_files.sheet import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rating_files.sheet import (
     ONE_RATER,
     SIDES,
     RaterTable,
@@ -21,8 +21,8 @@ from data.rating_files.sheet import (
     find_sides,
     name_text,
 )
-from data.readers.file_formats import BadRow, Row
-from data.readers.table_rows import read_rows
+from empathy_judge.data.readers.file_formats import BadRow, Row
+from empathy_judge.data.readers.table_rows import read_rows
 
 Winner = Literal["one", "other", "tie"]
 SIDE_WORDS: Final = ("{0}", "model{0}", "response{0}", "answer{0}")

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from data.errors import UserError
-from data.judgments import first_number, position_on
-from data.readers.chat_turns import plain_name
-from data.records import LABELS
-from data.text import listed
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import first_number, position_on
+from empathy_judge.data.readers.chat_turns import plain_name
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.text import listed
 
 THUMBS: Final = ("down", "up")
 UP: Final = frozenset(
@@ -110,7 +110,7 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
     'thumbs'
     >>> find_scale([1, 4, 5, 2, 3], column="rating", declared=None)
     Traceback (most recent call last):
-    data.errors.UserError: rating: numbers from 1 to 5, outside the default scale 1 to 3 ...
+    empathy_judge.data.errors.UserError: rating: numbers from 1 to 5, outside the default scale 1 to 3 ...
     """
     if declared is not None:
         return RatingScale(kind="labels" if tuple(declared) == LABELS else "scale", levels=tuple(declared))

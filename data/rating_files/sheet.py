@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from data.errors import UserError
-from data.judgments import first_number, plain_id
-from data.rating_files.scales import Cut, RatingScale, cut_of, find_scale
-from data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
-from data.readers.file_formats import BadRow, Header, OnBad, Row
-from data.readers.table_rows import read_rows, stop_at_bad_row
-from data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
-from data.tables import make_record
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import first_number, plain_id
+from empathy_judge.data.rating_files.scales import Cut, RatingScale, cut_of, find_scale
+from empathy_judge.data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
+from empathy_judge.data.readers.file_formats import BadRow, Header, OnBad, Row
+from empathy_judge.data.readers.table_rows import read_rows, stop_at_bad_row
+from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from empathy_judge.data.tables import make_record
 
 # The name we know each by first; then what other tools and people call it.
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from data.input_limits import DEEPEST_MESSAGES
+from empathy_judge.data.input_limits import DEEPEST_MESSAGES
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 SPEAKER, LISTENER = "speaker", "listener"  # the same parties, as studies of conversations call them

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from data.errors import UserError
-from data.input_limits import LONGEST_COLUMN
-from data.readers.chat_turns import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.input_limits import LONGEST_COLUMN
+from empathy_judge.data.readers.chat_turns import (
     ASSISTANT,
     CONVERSATIONS,
     PROMPTS,
@@ -18,7 +18,7 @@ from data.readers.chat_turns import (
     reply_in,
     turns_in,
 )
-from data.storage import NONE_NAMED, Columns
+from empathy_judge.data.storage import NONE_NAMED, Columns
 
 Row = dict[str, Any]
 Convert = Callable[[Row], list[Row]]  # a row as it was found -> rows in our own columns

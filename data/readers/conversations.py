@@ -11,9 +11,16 @@ from hashlib import sha256
 from itertools import chain, groupby, islice
 from typing import Any, Final
 
-from data.readers.chat_turns import LISTENER, RESPONSES, ROLES, SPEAKER, is_answering, plain_name
-from data.readers.file_formats import Header, Row
-from data.records import Exchange, Turn
+from empathy_judge.data.readers.chat_turns import (
+    LISTENER,
+    RESPONSES,
+    ROLES,
+    SPEAKER,
+    is_answering,
+    plain_name,
+)
+from empathy_judge.data.readers.file_formats import Header, Row
+from empathy_judge.data.records import Exchange, Turn
 
 CONVERSATION_IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")
 TURN_NUMBERS: Final = ("turn", "turn_id", "turn_index")

@@ -13,8 +13,8 @@ from datetime import date
 from itertools import chain
 from typing import IO, Any, Final
 
-from data.errors import UserError, install_hint
-from data.input_limits import (
+from empathy_judge.data.errors import UserError, install_hint
+from empathy_judge.data.input_limits import (
     LARGEST_ARCHIVE,
     LARGEST_BATCH,
     LARGEST_WHOLE,
@@ -27,10 +27,10 @@ from data.input_limits import (
     MOST_EXPANSION,
     MOST_ROWS,
 )
-from data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
-from data.readers.tool_exports import rows_of_document
-from data.storage import Table, kind_of, open_table
-from data.text import printable, rearm
+from empathy_judge.data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
+from empathy_judge.data.readers.tool_exports import rows_of_document
+from empathy_judge.data.storage import Table, kind_of, open_table
+from empathy_judge.data.text import printable, rearm
 
 Row = dict[str, Any]
 BATCH_ROWS: Final = 256  # of Parquet, decoded at once
@@ -110,10 +110,10 @@ def parse_json(text: str | bytes) -> Any:
 
     >>> parse_json('{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    data.readers.file_formats.BadValue: the key 'a' occurs twice in one object
+    empathy_judge.data.readers.file_formats.BadValue: the key 'a' occurs twice in one object
     >>> parse_json(b'{"a": 1e999}')
     Traceback (most recent call last):
-    data.readers.file_formats.BadValue: a number is too large
+    empathy_judge.data.readers.file_formats.BadValue: a number is too large
     """
     if isinstance(text, bytes):
         text = text.strip().decode("utf-8", "surrogatepass")  # a lone surrogate is text too

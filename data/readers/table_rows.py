@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NoReturn
 
-from data.errors import UserError
-from data.input_limits import MOST_BAD_ROWS, MOST_COLUMNS, MOST_PARTS
-from data.readers.chat_turns import CONVERSATIONS, PROMPTS, RESPONSES, turns_in
-from data.readers.column_shapes import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.input_limits import MOST_BAD_ROWS, MOST_COLUMNS, MOST_PARTS
+from empathy_judge.data.readers.chat_turns import CONVERSATIONS, PROMPTS, RESPONSES, turns_in
+from empathy_judge.data.readers.column_shapes import (
     COLUMN_SHAPES,
     LAST_TURN,
     Fit,
@@ -20,10 +20,10 @@ from data.readers.column_shapes import (
     prompts_alone,
     questions_asked,
 )
-from data.readers.conversations import join_turns
-from data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
-from data.readers.tool_exports import TOOL_SHAPES
-from data.storage import (
+from empathy_judge.data.readers.conversations import join_turns
+from empathy_judge.data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
+from empathy_judge.data.readers.tool_exports import TOOL_SHAPES
+from empathy_judge.data.storage import (
     NONE_NAMED,
     Remote,
     Shards,

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from data.errors import UserError
-from data.readers.chat_turns import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.chat_turns import (
     CONVERSATIONS,
     PROMPTS,
     asked_in,
@@ -16,7 +16,7 @@ from data.readers.chat_turns import (
     plain_name,
     turns_in,
 )
-from data.readers.column_shapes import LAST_TURN, Fit, Row, Sample, Shape, prompt_row, reply_row
+from empathy_judge.data.readers.column_shapes import LAST_TURN, Fit, Row, Sample, Shape, prompt_row, reply_row
 
 GRADES: Final = frozenset({"status", "score", "named_scores", "grader_reason", "comment", "description"})
 LONGEST_NAME: Final = 40  # characters of a prompt's label; promptfoo takes the whole prompt for one

@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.records import LABELS, Exchange, digest_json, to_plain
-from data.text import show
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange, digest_json, to_plain
+from empathy_judge.data.text import show
+from empathy_judge.judge.base import DEFAULT, load_judge
+from empathy_judge.training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set
+from empathy_judge.training.set_transfer import measure_set, set_item
 from filling.figures import JUDGE, card
 from filling.reference_tables import LARGE, OPEN, table
-from judge.base import DEFAULT, load_judge
-from training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set
-from training.set_transfer import measure_set, set_item
 
 FILE: Final = Path(__file__).parents[1] / "figures" / "external_sets.json"
 JUDGES: Final = (DEFAULT, LARGE)

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.artifact import read_calibration
-from calibration.shares.transport import fit_line
-from data.text import show
+from empathy_judge.calibration.artifact import read_calibration
+from empathy_judge.calibration.shares.transport import fit_line
+from empathy_judge.data.text import show
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from calibration.comparison.published_models import published
-from data.text import percent
-from reports.charts import Line, Look, Mark, dot_plot, element, words
+from empathy_judge.calibration.comparison.published_models import published
+from empathy_judge.data.text import percent
+from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, element, words
 
 GOOD: Final = "Good"
 PICTURE_WIDTH, PICTURE_EDGE, PICTURE_HEAD = 720, 24, 44  # pixels; the head holds the title

@@ -12,21 +12,21 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import click
 import numpy as np
 
-import cli
 import empathy_judge
-from calibration.agreement.metrics import auc_of, spearman_of
-from calibration.bootstrap import resample_clusters, sample
-from calibration.cluster import NORMAL, wilson_interval
-from calibration.pairing import given_labels
-from data import errors
-from data.readers.table_rows import SHAPES
-from data.records import Exchange, Judgment, Rating, Turn, to_plain
-from data.text import percent, show
+from empathy_judge.calibration.agreement.metrics import auc_of, spearman_of
+from empathy_judge.calibration.bootstrap import resample_clusters, sample
+from empathy_judge.calibration.cluster import NORMAL, wilson_interval
+from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.commands import main as cli
+from empathy_judge.data import errors
+from empathy_judge.data.readers.table_rows import SHAPES
+from empathy_judge.data.records import Exchange, Judgment, Rating, Turn, to_plain
+from empathy_judge.data.text import percent, show
+from empathy_judge.judge.base import JUDGES, option_types
+from empathy_judge.judge.llm.endpoint import Endpoint
+from empathy_judge.training.held_out import expected_scores
+from empathy_judge.training.trials import SETS_APART, read_rows
 from filling.figures import JUDGE, card, evaluation
-from judge.base import JUDGES, option_types
-from judge.llm.endpoint import Endpoint
-from training.held_out import expected_scores
-from training.trials import SETS_APART, read_rows
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
 # The meaning of each field; a missing one stops the build.
@@ -426,7 +426,7 @@ def real_answers() -> str:
 
 def nightly_keys() -> str:
     """A night's configuration as its module lists it."""
-    text = cleandoc(import_module("nightly.config").__doc__ or "")
+    text = cleandoc(import_module("empathy_judge.nightly.config").__doc__ or "")
     return f"```toml\n{text.partition(chr(10) * 2)[2]}\n```"
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from data.records import Exchange
-from data.runs import Run
-from data.tables import to_line, to_row
-from judge.base import CUDA
-from judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, judgments_of, prepare
-from judge.classifier.quantization import DOWN_PROJ, SCALE, TABLE, rotate_inner
-from judge.engine import count_cores, in_threads, still_to_judge
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.runs import Run
+from empathy_judge.data.tables import to_line, to_row
+from empathy_judge.judge.base import CUDA
+from empathy_judge.judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, judgments_of, prepare
+from empathy_judge.judge.classifier.quantization import DOWN_PROJ, SCALE, TABLE, rotate_inner
+from empathy_judge.judge.engine import count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.errors import UserError, install_hint
-from data.rated_range import RatedRange
-from data.records import Exchange, Judgment
-from data.rubric import read_rubric
-from data.tables import validate
-from judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, check_wanted
-from judge.classifier.preprocessing import (
+from empathy_judge.data.errors import UserError, install_hint
+from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.data.tables import validate
+from empathy_judge.judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, check_wanted
+from empathy_judge.judge.classifier.preprocessing import (
     PreparedReply,
     ReplyTokenizer,
     judgments_of,
@@ -28,11 +28,11 @@ from judge.classifier.preprocessing import (
     prepare,
     write_context,
 )
-from judge.engine import count_cores
-from judge.onnx_model import CARD, MODEL, TOKENIZER, check_files, open_session, read_card
+from empathy_judge.judge.engine import count_cores
+from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER, check_files, open_session, read_card
 
 if TYPE_CHECKING:
-    from judge.classifier.gpu_backend import Decoder
+    from empathy_judge.judge.classifier.gpu_backend import Decoder
 
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
@@ -104,7 +104,7 @@ class ClassifierJudge(Judge):
     @cached_property
     def decoder(self) -> "Decoder":
         """The same network in torch."""
-        from judge.classifier.gpu_backend import Decoder, dequantize, read_weights
+        from empathy_judge.judge.classifier.gpu_backend import Decoder, dequantize, read_weights
 
         if "config" not in self.card:
             raise UserError(f"{self.folder / CARD}: config: missing; use --device cpu, or train again")
@@ -120,7 +120,7 @@ class ClassifierJudge(Judge):
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         if self.device != CUDA:
             return None
-        from judge.classifier.gpu_backend import score_in_batches
+        from empathy_judge.judge.classifier.gpu_backend import score_in_batches
 
         return partial(score_in_batches, self.decoder, self.tokenizer)
 

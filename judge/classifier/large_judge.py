@@ -12,14 +12,14 @@ from warnings import catch_warnings
 
 import numpy as np
 
-from data.errors import UserError, install_hint
-from data.tables import validate
-from judge.base import CUDA, WEIGHTS
-from judge.classifier.gpu_backend import Decoder
-from judge.classifier.judge import RULES_VERSION, ClassifierJudge
-from judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, Tokens
-from judge.classifier.pretrained import PublishedBase, load_pretrained
-from judge.onnx_model import CARD
+from empathy_judge.data.errors import UserError, install_hint
+from empathy_judge.data.tables import validate
+from empathy_judge.judge.base import CUDA, WEIGHTS
+from empathy_judge.judge.classifier.gpu_backend import Decoder
+from empathy_judge.judge.classifier.judge import RULES_VERSION, ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, Tokens
+from empathy_judge.judge.classifier.pretrained import PublishedBase, load_pretrained
+from empathy_judge.judge.onnx_model import CARD
 
 if TYPE_CHECKING:
     from torch import Tensor

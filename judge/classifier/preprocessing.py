@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
-from data.text import clean
-from judge.input_checks import why_unreadable
-from judge.llm.prompt_injection import find_injections
+from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from empathy_judge.data.text import clean
+from empathy_judge.judge.input_checks import why_unreadable
+from empathy_judge.judge.llm.prompt_injection import find_injections
 
 # Letters of other alphabets that look like ours; by hand, as the packages that know them carry thousands.
 LIKE: Final = str.maketrans(

@@ -6,8 +6,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.storage import digest_file
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.storage import digest_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from math import exp
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.artifact import own_version
-from data.errors import UserError
-from data.readers.conversations import opening_digest, split_conversation
-from data.records import (
+from empathy_judge.calibration.artifact import own_version
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.conversations import opening_digest, split_conversation
+from empathy_judge.data.records import (
     CONVERSATION,
     LABELS,
     Exchange,
@@ -20,11 +20,11 @@ from data.records import (
     judgment_of,
     unscored,
 )
-from data.rubric import read_rubric
-from data.sealed_json import read_sealed
-from judge.base import DEFAULT, WEIGHTS, load_judge
-from judge.conversations.features import FEATURES, conversation_features
-from judge.explanation import Explanation, Part, SelfExplaining
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.data.sealed_json import read_sealed
+from empathy_judge.judge.base import DEFAULT, WEIGHTS, load_judge
+from empathy_judge.judge.conversations.features import FEATURES, conversation_features
+from empathy_judge.judge.explanation import Explanation, Part, SelfExplaining
 
 CARD: Final = "card.json"
 NAME: Final = "conversation"

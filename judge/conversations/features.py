@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from data.records import Exchange
+from empathy_judge.data.records import Exchange
 
 # Each feature with the weight that a fit starts from, for one standard deviation of it, and its description.
 # The sign is what the feature means: a fit may take a weight to 0, and never past it. What the speaker's

@@ -18,18 +18,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Final, Literal
 
-from data.errors import UserError
-from data.files import read_toml
-from data.input_limits import LONGEST_TEXT
-from data.records import Exchange, digest_json
-from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
-from data.storage import Source, digest_file, digest_source
-from data.tables import Prompts, read_rows, validate, write_rows
-from judge.engine import ask_all
-from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
-from judge.llm.chat import Chat
-from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, EndpointUser, Reply
-from judge.llm.limits import lasting_usage
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.input_limits import LONGEST_TEXT
+from empathy_judge.data.records import Exchange, digest_json
+from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
+from empathy_judge.data.storage import Source, digest_file, digest_source
+from empathy_judge.data.tables import Prompts, read_rows, validate, write_rows
+from empathy_judge.judge.engine import ask_all
+from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
+from empathy_judge.judge.llm.chat import Chat
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, EndpointUser, Reply
+from empathy_judge.judge.llm.limits import lasting_usage
 
 ANSWERS, RESPONSES = "answers", "responses.jsonl"
 Style = Literal["empathy", "plain"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any, Final
 
-from data.records import LABELS
-from judge.llm.judge_prompt import PromptForm
+from empathy_judge.data.records import LABELS
+from empathy_judge.judge.llm.judge_prompt import PromptForm
 
 # A word alone: marks around it are let pass, and a sentence behind it where a mark parts the two.
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")

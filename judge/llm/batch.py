@@ -19,18 +19,18 @@ from secrets import token_hex
 from time import sleep
 from typing import Any, Final, Literal
 
-from data.errors import BudgetSpent, OperationalError, UserError
-from data.files import disk_errors, replacing
-from data.readers.file_formats import read_lines
-from data.records import Exchange, Judgment
-from data.runs import Run
-from data.tables import first_problem
-from data.text import printable
-from judge.base import Judge
-from judge.engine import still_to_judge
-from judge.llm.endpoint import RAW, CallFailed, Endpoint, LanguageModelJudge, Reply
-from judge.llm.keys import Key
-from judge.llm.limits import guess_tokens, read_tokens
+from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
+from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.readers.file_formats import read_lines
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.runs import Run
+from empathy_judge.data.tables import first_problem
+from empathy_judge.data.text import printable
+from empathy_judge.judge.base import Judge
+from empathy_judge.judge.engine import still_to_judge
+from empathy_judge.judge.llm.endpoint import RAW, CallFailed, Endpoint, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.keys import Key
+from empathy_judge.judge.llm.limits import guess_tokens, read_tokens
 
 FILE: Final = "batch.json"
 DISCOUNT: Final = 0.5
@@ -193,7 +193,7 @@ def _answered(
 
 
 def _reply(row: Mapping[str, Any], endpoint: Endpoint) -> Reply | CallFailed:
-    from judge.llm.http_client import SHORT, error_message
+    from empathy_judge.judge.llm.http_client import SHORT, error_message
 
     response, error = row.get("response"), row.get("error")
     raw = json.dumps(row, ensure_ascii=False)[:RAW]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, Reply
 
 PATH: Final = "/chat/completions"
 TOP_LOGPROBS: Final = 20  # alternatives; the most OpenAI and vLLM give

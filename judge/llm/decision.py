@@ -5,13 +5,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
-from data.errors import OperationalError, UserError
-from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
-from data.rubric import Rubric, read_rubric
-from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
-from judge.llm.judge_prompt import RATED
-from judge.llm.limits import lasting_usage
-from judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.records import (
+    CONVERSATION,
+    LABELS,
+    Exchange,
+    Judgment,
+    digest_json,
+    judgment_of,
+    unscored,
+)
+from empathy_judge.data.rubric import Rubric, read_rubric
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.judge_prompt import RATED
+from empathy_judge.judge.llm.limits import lasting_usage
+from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 READING = 1  # raised whenever the same answer would be read in another way
 FAR_FROM_ONE = 0.02

@@ -12,13 +12,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
-from data.errors import OperationalError, UserError, install_hint
-from data.readers.conversations import split_conversation
-from data.records import CONVERSATION, REPLY, Exchange, Judgment
-from data.text import SURROGATE
-from judge.base import Judge, check_wanted
-from judge.llm.keys import Key, check_key_name
-from judge.llm.limits import (
+from empathy_judge.data.errors import OperationalError, UserError, install_hint
+from empathy_judge.data.readers.conversations import split_conversation
+from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
+from empathy_judge.data.text import SURROGATE
+from empathy_judge.judge.base import Judge, check_wanted
+from empathy_judge.judge.llm.keys import Key, check_key_name
+from empathy_judge.judge.llm.limits import (
     Budget,
     Pace,
     Prices,
@@ -30,7 +30,7 @@ from judge.llm.limits import (
 )
 
 if TYPE_CHECKING:
-    from judge.llm.http_client import ServerAnswer, ServerClient
+    from empathy_judge.judge.llm.http_client import ServerAnswer, ServerClient
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
 KEY_REFUSED = frozenset({401, 403})
@@ -204,7 +204,7 @@ class Endpoint:
     def open_client(self, *, timeout: float | None = None, retries: int | None = None) -> "ServerClient":
         """Open a client for this server, by default with its own time-out and retries."""
         try:
-            from judge.llm.http_client import ServerClient
+            from empathy_judge.judge.llm.http_client import ServerClient
         except ImportError:
             raise UserError(
                 f"calling a server needs the package openai: {install_hint('prompted')}"

@@ -12,8 +12,8 @@ from typing import Any, Final
 import httpx
 import openai
 
-from data.text import printable
-from judge.llm.keys import Key
+from empathy_judge.data.text import printable
+from empathy_judge.judge.llm.keys import Key
 
 MOST_BYTES: Final = 8 << 20
 SHORT: Final = 160  # characters of a server's message in a problem

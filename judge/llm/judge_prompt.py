@@ -9,12 +9,12 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final, Literal
 
-from data.errors import UserError
-from data.readers.file_formats import is_text
-from data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
-from data.rubric import Rubric
-from data.sealed_json import read_sealed, write_sealed
-from judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.file_formats import is_text
+from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
+from empathy_judge.data.rubric import Rubric
+from empathy_judge.data.sealed_json import read_sealed, write_sealed
+from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
 HEADING: Final = "[[ ##"  # of a field in the messages, as DSPy writes them

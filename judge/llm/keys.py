@@ -5,7 +5,7 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from data.errors import UserError
+from empathy_judge.data.errors import UserError
 
 REDACTED = "[key]"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
 
-from data.errors import BudgetSpent, UserError
+from empathy_judge.data.errors import BudgetSpent, UserError
 
 MINUTE = 60.0
 

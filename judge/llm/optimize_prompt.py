@@ -15,18 +15,18 @@ from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
-from calibration.agreement.metrics import TABLE_STATISTICS, from_table, qwk, table_of
-from calibration.bootstrap import resample_clusters, sample
-from calibration.estimate import UNDEFINED
-from calibration.pairing import given_labels
-from data.errors import BudgetSpent, UserError, install_hint
-from data.rated_exchanges import RatedExchange, join_ratings
-from data.records import LABELS, digest_json, label_of
-from data.tables import read_exchanges, read_ratings
-from judge.base import load_judge
-from judge.llm.chat import Chat
-from judge.llm.endpoint import CallFailed, Reply
-from judge.llm.judge_prompt import (
+from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table, qwk, table_of
+from empathy_judge.calibration.bootstrap import resample_clusters, sample
+from empathy_judge.calibration.estimate import UNDEFINED
+from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
+from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.records import LABELS, digest_json, label_of
+from empathy_judge.data.tables import read_exchanges, read_ratings
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm.chat import Chat
+from empathy_judge.judge.llm.endpoint import CallFailed, Reply
+from empathy_judge.judge.llm.judge_prompt import (
     REASON,
     Program,
     describe_outputs,
@@ -35,7 +35,7 @@ from judge.llm.judge_prompt import (
     read_wording,
     write_program,
 )
-from judge.llm.prompted import Outcome, PromptedJudge
+from empathy_judge.judge.llm.prompted import Outcome, PromptedJudge
 
 DRAWS: Final = 2000
 LEAST_TOKENS: Final = 1024  # instructions are longer than a judgment

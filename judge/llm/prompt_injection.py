@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from data.readers.conversations import all_turns
-from data.records import CONVERSATION, Exchange
-from data.text import HIDDEN, ROLE_TOKEN, clean, is_printable_ascii, may_have_role_tokens
+from empathy_judge.data.readers.conversations import all_turns
+from empathy_judge.data.records import CONVERSATION, Exchange
+from empathy_judge.data.text import HIDDEN, ROLE_TOKEN, clean, is_printable_ascii, may_have_role_tokens
 
 ASKS_FOR_A_LABEL: Final = "asks for a label"
 IMITATES_DELIMITERS: Final = "imitates the delimiters"

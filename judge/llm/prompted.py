@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack
 
-from data.errors import UserError
-from data.records import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import (
     CONVERSATION,
     LABELS,
     Exchange,
@@ -18,8 +18,8 @@ from data.records import (
     label_of,
     unscored,
 )
-from data.rubric import read_rubric
-from judge.llm.answers import (
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.judge.llm.answers import (
     NO_ROOM,
     OUT_OF_TOKENS,
     Answer,
@@ -28,11 +28,19 @@ from judge.llm.answers import (
     sample_probabilities,
     shorten,
 )
-from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
-from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
-from judge.llm.judge_prompt import REASON, Mode, PromptForm, default_program, make_form, present, read_program
-from judge.llm.limits import add_usage, lasting_usage
-from judge.llm.prompt_injection import DelimitedExchange
+from empathy_judge.judge.llm.chat import PATH, TOP_LOGPROBS, Chat
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.judge_prompt import (
+    REASON,
+    Mode,
+    PromptForm,
+    default_program,
+    make_form,
+    present,
+    read_program,
+)
+from empathy_judge.judge.llm.limits import add_usage, lasting_usage
+from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal
 
-from data.files import read_toml
-from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
-from data.tables import validate
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
+from empathy_judge.data.tables import validate
 
 PERTURBATIONS: Final = Path(__file__).parent / "perturbations.toml"
 REPLIES: Final = Path(__file__).parent / "replies"

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.agreement.metrics import auc_of
-from calibration.bias.rewrite_effects import (
+from empathy_judge.calibration.agreement.metrics import auc_of
+from empathy_judge.calibration.bias.rewrite_effects import (
     DRAWS,
     Result,
     conclude,
@@ -26,15 +26,15 @@ from calibration.bias.rewrite_effects import (
     exact_share,
     mean_change,
 )
-from calibration.bootstrap import resample_clusters, sample
-from calibration.estimate import UNDEFINED, Estimate, Interval
-from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, to_plain
-from data.runs import OnProgress, RunPlan, folder_name, run_all
-from data.tables import read_judgments
-from judge.base import Judge
-from judge.engine import score_exchanges
-from judge.robustness.catalogue import (
+from empathy_judge.calibration.bootstrap import resample_clusters, sample
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange, Judgment, to_plain
+from empathy_judge.data.runs import OnProgress, RunPlan, folder_name, run_all
+from empathy_judge.data.tables import read_judgments
+from empathy_judge.judge.base import Judge
+from empathy_judge.judge.engine import score_exchanges
+from empathy_judge.judge.robustness.catalogue import (
     KIND,
     UNKIND,
     Perturbation,

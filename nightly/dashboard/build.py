@@ -11,13 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
-from data.files import disk_errors, replacing
-from data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
-from data.text import money, percent, points, slug
-from judge.explanation import Explanation, Part
-from nightly.dashboard.series import ModelSeries, NightSeries, read_series, share_of
-from nightly.dashboard.views import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
+from empathy_judge.data.text import money, percent, points, slug
+from empathy_judge.judge.explanation import Explanation, Part
+from empathy_judge.nightly.dashboard.series import ModelSeries, NightSeries, read_series, share_of
+from empathy_judge.nightly.dashboard.views import (
     change_figure,
     describe_health,
     emotion_table,
@@ -35,13 +35,13 @@ from nightly.dashboard.views import (
     show_fit,
     trend_figures,
 )
-from nightly.history import History
-from nightly.output import describe_unresponsive
-from nightly.schema import JudgedResponse, Night
-from reports.charts import visible
-from reports.highlight import as_html
-from reports.html import TEMPLATES as REPORT_TEMPLATES
-from reports.html import make_environment
+from empathy_judge.nightly.history import History
+from empathy_judge.nightly.output import describe_unresponsive
+from empathy_judge.nightly.schema import JudgedResponse, Night
+from empathy_judge.reports.charts import visible
+from empathy_judge.reports.highlight import as_html
+from empathy_judge.reports.html import TEMPLATES as REPORT_TEMPLATES
+from empathy_judge.reports.html import make_environment
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LIST: Final = "dashboard-files.json"  # what we wrote, so that the next build takes its own leavings away

@@ -9,12 +9,19 @@ from typing import Final, Literal
 
 import numpy as np
 
-from calibration.cluster import NORMAL, wilson_interval
-from calibration.estimate import UNDEFINED, Estimate, estimate_of
-from calibration.monitoring.drift import is_beyond, paired_change
-from data.text import slug
-from nightly.history import History
-from nightly.schema import AnchorResult, ChangeResult, EmotionResult, GateResult, ModelResult, Night
+from empathy_judge.calibration.cluster import NORMAL, wilson_interval
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, estimate_of
+from empathy_judge.calibration.monitoring.drift import is_beyond, paired_change
+from empathy_judge.data.text import slug
+from empathy_judge.nightly.history import History
+from empathy_judge.nightly.schema import (
+    AnchorResult,
+    ChangeResult,
+    EmotionResult,
+    GateResult,
+    ModelResult,
+    Night,
+)
 
 ShareKind = Literal["corrected", "raw"]
 POOLED_NIGHTS: Final = 7  # one night has few prompts of an emotion

@@ -11,12 +11,12 @@ from statistics import mean
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from calibration.estimate import UNDEFINED as NO_ESTIMATE
-from calibration.estimate import Estimate
-from data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, listed, money, percent, points, show, slug
-from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
-from nightly.dashboard.series import (
+from empathy_judge.calibration.estimate import UNDEFINED as NO_ESTIMATE
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
+from empathy_judge.data.text import UNDEFINED, listed, money, percent, points, show, slug
+from empathy_judge.nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
+from empathy_judge.nightly.dashboard.series import (
     FOUND_NIGHTS,
     ModelSeries,
     NightSeries,
@@ -25,11 +25,11 @@ from nightly.dashboard.series import (
     new_instruments,
     share_of,
 )
-from nightly.gates import gravest, severity
-from nightly.output import NAMED, describe_unresponsive
-from nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
-from reports.charts import Line, Mark, dot_plot, line_chart, percent_tick, signed_tick
-from reports.page import Cell, Figure, Table, row
+from empathy_judge.nightly.gates import gravest, severity
+from empathy_judge.nightly.output import NAMED, describe_unresponsive
+from empathy_judge.nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
+from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, percent_tick, signed_tick
+from empathy_judge.reports.page import Cell, Figure, Table, row
 
 CHART_NIGHTS: Final = 180  # in a chart
 TREND_MODELS: Final = 6  # with a chart on the first page

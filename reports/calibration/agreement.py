@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from calibration.estimate import OF_THESE_RATERS
-from calibration.fit import CalibrationReport
-from data.records import NOUNS, PROMPT_NOUNS
-from data.text import AnyEstimate, money, number, show_estimate
-from reports.calibration.verdict import RIVALS, say_ceiling
-from reports.charts import Line, Look, Mark, dot_plot, reliability
-from reports.page import Cell, Section, Table, row
+from empathy_judge.calibration.estimate import OF_THESE_RATERS
+from empathy_judge.calibration.fit import CalibrationReport
+from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
+from empathy_judge.data.text import AnyEstimate, money, number, show_estimate
+from empathy_judge.reports.calibration.verdict import RIVALS, say_ceiling
+from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, reliability
+from empathy_judge.reports.page import Cell, Section, Table, row
 
 METRIC_NAMES = {
     "qwk": "Weighted kappa, by label",

@@ -9,20 +9,20 @@ from typing import Any
 
 from rich.text import Text
 
-from calibration.estimate import OF_THESE_RATERS
-from calibration.fit import CalibrationReport
-from data.crisis import say_flags
-from data.records import NOUNS, to_plain
-from data.text import printable
-from reports.calibration.agreement import (
+from empathy_judge.calibration.estimate import OF_THESE_RATERS
+from empathy_judge.calibration.fit import CalibrationReport
+from empathy_judge.data.crisis import say_flags
+from empathy_judge.data.records import NOUNS, to_plain
+from empathy_judge.data.text import printable
+from empathy_judge.reports.calibration.agreement import (
     agreement_section,
     confusion_section,
     judges_section,
     reliability_section,
 )
-from reports.calibration.failures import bias_section, disagreements_section
-from reports.calibration.per_model import models_section
-from reports.calibration.verdict import (
+from empathy_judge.reports.calibration.failures import bias_section, disagreements_section
+from empathy_judge.reports.calibration.per_model import models_section
+from empathy_judge.reports.calibration.verdict import (
     count_people,
     refuse_part,
     say_answers,
@@ -30,9 +30,9 @@ from reports.calibration.verdict import (
     say_headline,
     say_verdict,
 )
-from reports.markdown import write_page
-from reports.page import Page, Section, Table, row
-from reports.terminal import open_screen, print_lines, print_tables
+from empathy_judge.reports.markdown import write_page
+from empathy_judge.reports.page import Page, Section, Table, row
+from empathy_judge.reports.terminal import open_screen, print_lines, print_tables
 
 READING = (
     "A 95% confidence interval is in brackets. It applies to ratings collected in the same way, not to other "

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from calibration.agreement.choices import ChoiceAgreement, ChosenModels
-from calibration.estimate import LEAST_RATERS
-from data.records import to_plain
-from data.text import percent
-from reports.calibration.verdict import count_people
-from reports.page import Page, Section, table_of
+from empathy_judge.calibration.agreement.choices import ChoiceAgreement, ChosenModels
+from empathy_judge.calibration.estimate import LEAST_RATERS
+from empathy_judge.data.records import to_plain
+from empathy_judge.data.text import percent
+from empathy_judge.reports.calibration.verdict import count_people
+from empathy_judge.reports.page import Page, Section, table_of
 
 NO_LEVELS = (
     "Choices show which of two replies is better, not how good they are, so they cannot calibrate a judge: "

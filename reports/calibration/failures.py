@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from math import isfinite
 
-from calibration.bias.audits import Finding
-from calibration.bias.disagreements import Disagreement
-from calibration.fit import CalibrationReport
-from data.records import NOUNS
-from data.text import ends_of, listed, number, show_estimate
-from reports.charts import Line, Mark, dot_plot, signed_tick, span
-from reports.page import Example, Figure, Section, table_of
+from empathy_judge.calibration.bias.audits import Finding
+from empathy_judge.calibration.bias.disagreements import Disagreement
+from empathy_judge.calibration.fit import CalibrationReport
+from empathy_judge.data.records import NOUNS
+from empathy_judge.data.text import ends_of, listed, number, show_estimate
+from empathy_judge.reports.charts import Line, Mark, dot_plot, signed_tick, span
+from empathy_judge.reports.page import Example, Figure, Section, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure

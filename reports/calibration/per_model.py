@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 
-from calibration.estimate import Estimate, Interval
-from calibration.fit import CalibrationReport
-from calibration.shares.correction import ModelCorrection
-from data.records import NOUNS
-from data.text import UNDEFINED, listed, number, show_estimate
-from reports.charts import Line, Mark, dot_plot, percent_tick
-from reports.page import Figure, Section, Table, row, table_of
+from empathy_judge.calibration.estimate import Estimate, Interval
+from empathy_judge.calibration.fit import CalibrationReport
+from empathy_judge.calibration.shares.correction import ModelCorrection
+from empathy_judge.data.records import NOUNS
+from empathy_judge.data.text import UNDEFINED, listed, number, show_estimate
+from empathy_judge.reports.charts import Line, Mark, dot_plot, percent_tick
+from empathy_judge.reports.page import Figure, Section, Table, row, table_of
 
 REACH = 1.96  # standard errors to either side in a 95% confidence interval
 HOW = {

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from math import inf, isfinite
 from typing import NamedTuple
 
-from calibration.agreement.metrics import FEW_MINORITY
-from calibration.bias.audits import Finding
-from calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
-from calibration.fit import CalibrationReport, RunRow
-from calibration.shares.transport import LEAST_MODELS
-from data.errors import UserError
-from data.records import NOUNS
-from data.rubric import in_words
-from data.text import listed, money, number, show_estimate
+from empathy_judge.calibration.agreement.metrics import FEW_MINORITY
+from empathy_judge.calibration.bias.audits import Finding
+from empathy_judge.calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
+from empathy_judge.calibration.fit import CalibrationReport, RunRow
+from empathy_judge.calibration.shares.transport import LEAST_MODELS
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import NOUNS
+from empathy_judge.data.rubric import in_words
+from empathy_judge.data.text import listed, money, number, show_estimate
 
 NAMED = 4  # of several biases or models
 STEPS = 3  # to take next

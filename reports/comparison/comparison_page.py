@@ -3,19 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from calibration.comparison.compare_runs import ComparedRuns
-from calibration.comparison.differences import VARIANT_CORRELATION, Difference
-from calibration.comparison.judged_models import GOOD, ComparedLevel
-from calibration.comparison.verdicts import SETTLED
-from calibration.prompt_fit import fit_messages
-from calibration.shares.transport import LEAST_REPLIES
-from data.crisis import LEFT_OUT, say_flags
-from data.rated_range import say_outside
-from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
-from data.rubric import in_words
-from data.text import UNDEFINED, listed, p_value, percent, points, show, signed
-from reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
-from reports.comparison.pair_sentences import (
+from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
+from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION, Difference
+from empathy_judge.calibration.comparison.judged_models import GOOD, ComparedLevel
+from empathy_judge.calibration.comparison.verdicts import SETTLED
+from empathy_judge.calibration.prompt_fit import fit_messages
+from empathy_judge.calibration.shares.transport import LEAST_REPLIES
+from empathy_judge.data.crisis import LEFT_OUT, say_flags
+from empathy_judge.data.rated_range import say_outside
+from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
+from empathy_judge.data.rubric import in_words
+from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, show, signed
+from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
+from empathy_judge.reports.comparison.pair_sentences import (
     describe_certainty,
     describe_difference,
     describe_needed,
@@ -24,9 +24,9 @@ from reports.comparison.pair_sentences import (
     describe_wins,
     headline,
 )
-from reports.outputs import CheckOutcome
-from reports.page import Example, Figure, Page, Section, Table, row, table_of
-from reports.share_table import describe_bounds
+from empathy_judge.reports.outputs import CheckOutcome
+from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of
+from empathy_judge.reports.share_table import describe_bounds
 
 MOST_NAMED = 6
 FEW = 4  # models of which every two are shown

@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from calibration.comparison.compare_runs import ComparedRuns
-from calibration.estimate import Estimate
-from data.records import REPLY, Exchange
-from data.text import printable
-from reports.comparison.comparison_page import next_steps, notes, verdict_sentences
-from reports.share_table import LevelRow, level_table, reference_rows
-from reports.terminal import open_screen, print_tables, print_text
+from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.data.records import REPLY, Exchange
+from empathy_judge.data.text import printable
+from empathy_judge.reports.comparison.comparison_page import next_steps, notes, verdict_sentences
+from empathy_judge.reports.share_table import LevelRow, level_table, reference_rows
+from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
 SHOWN = 3  # prompts of a comparison of two
 LETTERS = 150  # of a reply

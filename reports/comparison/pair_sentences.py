@@ -2,18 +2,18 @@
 
 import math
 
-from calibration.comparison.differences import Difference
-from calibration.comparison.published_models import is_published
-from calibration.comparison.verdicts import (
+from empathy_judge.calibration.comparison.differences import Difference
+from empathy_judge.calibration.comparison.published_models import is_published
+from empathy_judge.calibration.comparison.verdicts import (
     ALPHA,
     MOST_MORE_UNSCORED,
     MOST_UNSCORED,
     SETTLED,
     is_much_unscored,
 )
-from calibration.shares.planning import round_up
-from data.records import PROMPT_NOUNS
-from data.text import UNDEFINED, interval, p_value, signed
+from empathy_judge.calibration.shares.planning import round_up
+from empathy_judge.data.records import PROMPT_NOUNS
+from empathy_judge.data.text import UNDEFINED, interval, p_value, signed
 
 BASES = {
     "line": "by the calibrated judge",

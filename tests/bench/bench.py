@@ -199,8 +199,8 @@ def measure_gpu(scratch: Path, *, quick: bool) -> Iterator[Figure]:
 
 def measure_judges(scratch: Path, *, quick: bool, own: Sequence[str] = ()) -> Iterator[Figure]:
     """The trained judges on a GPU, or the CPU; the large one only where its base is at hand."""
-    from data.errors import UserError
-    from judge.base import load_judge
+    from empathy_judge.data.errors import UserError
+    from empathy_judge.judge.base import load_judge
 
     try:
         import torch
@@ -351,8 +351,8 @@ def measure_bootstrap(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     import numpy as np
     from sklearn.metrics import cohen_kappa_score
 
-    from calibration.agreement.metrics import TABLE_STATISTICS, tables_of
-    from calibration.bootstrap import resample_clusters
+    from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, tables_of
+    from empathy_judge.calibration.bootstrap import resample_clusters
 
     ratings_count, raters_count, draws, timed = 12_000, 1_200, 2_000, 1 if quick else 8
     rng = np.random.default_rng(0)

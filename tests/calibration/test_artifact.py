@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from calibration.artifact import (
+from empathy_judge.calibration.artifact import (
     FORMAT,
     Calibration,
     JudgeIdentity,
@@ -14,9 +14,9 @@ from calibration.artifact import (
     read_calibration,
     write_calibration,
 )
-from calibration.shares.transport import CalibratedModels, TargetModel, transport
-from data.errors import UserError
-from data.records import LABELS
+from empathy_judge.calibration.shares.transport import CalibratedModels, TargetModel, transport
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS
 
 GOOD = CalibratedModels(
     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.001,) * 3

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from biased_judges import draw, rates
 
-from calibration.bias.audits import AUDITS, COULD_NOT, FOUND, NONE_FOUND, audit, conclude
-from calibration.bias.rewrite_effects import conclude as conclude_by_bounds
-from calibration.bias.rewrite_effects import mean_change
-from calibration.cluster import Contrast, contrast
-from data.records import to_plain
+from empathy_judge.calibration.bias.audits import AUDITS, COULD_NOT, FOUND, NONE_FOUND, audit, conclude
+from empathy_judge.calibration.bias.rewrite_effects import conclude as conclude_by_bounds
+from empathy_judge.calibration.bias.rewrite_effects import mean_change
+from empathy_judge.calibration.cluster import Contrast, contrast
+from empathy_judge.data.records import to_plain
 
 
 def test_two_groups_give_welchs_error_and_the_published_degrees_of_freedom() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from calibration.agreement.alt_test import MIN_INSTANCES, AlternativeTest, alternative_test
-from calibration.agreement.ceiling import MIN_SHARED, ceiling
-from calibration.bootstrap import resample_clusters
-from calibration.pairing import Paired
-from data.judgments import parse_scale
-from data.records import to_plain
+from empathy_judge.calibration.agreement.alt_test import MIN_INSTANCES, AlternativeTest, alternative_test
+from empathy_judge.calibration.agreement.ceiling import MIN_SHARED, ceiling
+from empathy_judge.calibration.bootstrap import resample_clusters
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.data.judgments import parse_scale
+from empathy_judge.data.records import to_plain
 
 STUDY_SHARES = (0.1111, 0.3116, 0.5773)  # of Bad, Okay and Good among the crowd study's 10,000 ratings
 

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import cli
-from calibration.artifact import Calibration, write_calibration
-from calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest, compare
-from calibration.estimate import estimate_of
-from calibration.prompt_fit import PromptFit
-from calibration.shares.transport import CalibratedModels
-from data.errors import StaleCalibration, UserError
-from data.records import LABELS, Exchange, Rating, judgment_of, unscored
-from data.runs import seal_run
-from data.tables import write_rows
-from reports.comparison.comparison_page import compared_runs_row, runs_page, verdict_sentences
-from reports.comparison.pair_sentences import describe_pair
-from reports.markdown import as_markdown
+from empathy_judge.calibration.artifact import Calibration, write_calibration
+from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest, compare
+from empathy_judge.calibration.estimate import estimate_of
+from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.shares.transport import CalibratedModels
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import StaleCalibration, UserError
+from empathy_judge.data.records import LABELS, Exchange, Rating, judgment_of, unscored
+from empathy_judge.data.runs import seal_run
+from empathy_judge.data.tables import write_rows
+from empathy_judge.reports.comparison.comparison_page import compared_runs_row, runs_page, verdict_sentences
+from empathy_judge.reports.comparison.pair_sentences import describe_pair
+from empathy_judge.reports.markdown import as_markdown
 
 TODAY = date(2026, 3, 1)
 Runs = Callable[..., Path]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from watched_nights import PROMPTS, first_alarm, until, year
 
-from calibration.monitoring.confidence_sequence import (
+from empathy_judge.calibration.monitoring.confidence_sequence import (
     RECENT,
     NightVariance,
     Watch,

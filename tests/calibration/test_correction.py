@@ -5,10 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.shares.correction import MEAN, ModelCorrection, calibrated_models, correct, project
-from calibration.shares.planning import ratings_of_each
-from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from data.records import LABELS
+from empathy_judge.calibration.shares.correction import (
+    MEAN,
+    ModelCorrection,
+    calibrated_models,
+    correct,
+    project,
+)
+from empathy_judge.calibration.shares.planning import ratings_of_each
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from empathy_judge.data.records import LABELS
 
 
 def by_each_other(

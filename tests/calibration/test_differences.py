@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from simulated_ratings import calibrated, two_models
 
-from calibration.comparison.differences import Difference, differences
-from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
-from calibration.comparison.published_models import PublishedModel
-from calibration.estimate import Estimate, Interval, estimate_of
-from calibration.prompt_fit import PromptFit
-from calibration.shares.ppi import RatedModel, one_hot
-from calibration.shares.transport import CalibratedModels
-from data.records import to_plain
+from empathy_judge.calibration.comparison.differences import Difference, differences
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
+from empathy_judge.calibration.comparison.published_models import PublishedModel
+from empathy_judge.calibration.estimate import Estimate, Interval, estimate_of
+from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
+from empathy_judge.calibration.shares.transport import CalibratedModels
+from empathy_judge.data.records import to_plain
 
 NONE = np.zeros(0, dtype=np.intp)
 

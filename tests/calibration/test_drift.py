@@ -5,10 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from calibration.monitoring.confidence_sequence import NIGHTS
-from calibration.monitoring.drift import Drift, DriftSource, emotion_changes, paired_change, split_change
-from data.records import EMOTIONS, to_plain
-from data.text import MINUS
+from empathy_judge.calibration.monitoring.confidence_sequence import NIGHTS
+from empathy_judge.calibration.monitoring.drift import (
+    Drift,
+    DriftSource,
+    emotion_changes,
+    paired_change,
+    split_change,
+)
+from empathy_judge.data.records import EMOTIONS, to_plain
+from empathy_judge.data.text import MINUS
 
 ANCHORS, PROMPTS = 60, 160
 

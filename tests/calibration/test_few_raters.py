@@ -7,14 +7,14 @@ import pytest
 from scipy.special import logit
 from simulated_ratings import World, draw_models
 
-from calibration.agreement.judge_vs_people import agreement
-from calibration.agreement.metrics import table_of, unseen_variance
-from calibration.cluster import contrast
-from calibration.pairing import Paired
-from calibration.shares.correction import calibrated_models, correct
-from calibration.shares.model_table import fit_models
-from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import refusal
+from empathy_judge.calibration.agreement.judge_vs_people import agreement
+from empathy_judge.calibration.agreement.metrics import table_of, unseen_variance
+from empathy_judge.calibration.cluster import contrast
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.calibration.shares.correction import calibrated_models, correct
+from empathy_judge.calibration.shares.model_table import fit_models
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from empathy_judge.calibration.shares.transport import refusal
 
 NO_RATINGS = {
     "item": np.zeros(0, dtype=np.intp),

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from repository import ROOT
 
-from calibration.artifact import Calibration, find_calibration, read_calibration
-from calibration.estimate import Estimate
-from calibration.fit import calibrate_judged
-from calibration.inputs import CalibrationOptions
-from calibration.shares.correction import RefusedShares, correct_shares
-from calibration.shares.tally import Tally
-from calibration.shares.transport import TargetModel, transport
-from data.judgments import Judged
-from data.records import LABELS, Exchange, Judgment, Rating, judgment_of
-from judge.base import load_judge
-from reports.calibration.verdict import say_verdict
+from empathy_judge.calibration.artifact import Calibration, find_calibration, read_calibration
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.calibration.fit import calibrate_judged
+from empathy_judge.calibration.inputs import CalibrationOptions
+from empathy_judge.calibration.shares.correction import RefusedShares, correct_shares
+from empathy_judge.calibration.shares.tally import Tally
+from empathy_judge.calibration.shares.transport import TargetModel, transport
+from empathy_judge.data.judgments import Judged
+from empathy_judge.data.records import LABELS, Exchange, Judgment, Rating, judgment_of
+from empathy_judge.judge.base import load_judge
+from empathy_judge.reports.calibration.verdict import say_verdict
 
 QUICK = CalibrationOptions(draws=40)
 
@@ -155,7 +155,7 @@ def test_a_calibration_is_applied_with_the_core_dependencies(tmp_path: Path) -> 
     program = (
         "import sys\n"
         "for name in ('sklearn', 'ppi_py', 'krippendorff'): sys.modules[name] = None\n"
-        "import cli; cli.main()"
+        "from empathy_judge.commands.main import main; main()"
     )
     command = [sys.executable, "-c", program, *words, "--out", str(tmp_path / "run")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
-from calibration.agreement.judge_vs_people import agreement
-from calibration.pairing import Paired
-from data.judgments import parse_scale
-from data.records import to_plain
+from empathy_judge.calibration.agreement.judge_vs_people import agreement
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.data.judgments import parse_scale
+from empathy_judge.data.records import to_plain
 
 
 def some_paired(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from calibration.agreement.level_errors import kendall
-from calibration.agreement.metrics import (
+from empathy_judge.calibration.agreement.level_errors import kendall
+from empathy_judge.calibration.agreement.metrics import (
     LEAST_PROBABILITY,
     TABLE_STATISTICS,
     auc_of,
@@ -24,8 +24,8 @@ from calibration.agreement.metrics import (
     ordinal_alpha,
     spearman_of,
 )
-from calibration.bootstrap import Statistic, mean_of, value_of
-from calibration.estimate import Floats
+from empathy_judge.calibration.bootstrap import Statistic, mean_of, value_of
+from empathy_judge.calibration.estimate import Floats
 
 _ = np.nan
 

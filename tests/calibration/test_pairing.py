@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import write_csv
 
-from calibration.pairing import pair
-from data.errors import UserError
-from data.judgments import parse_scale, position_on, read_recorded
-from data.records import Exchange, Judgment, Rating, judgment_of, unscored
-from data.tables import read_judgments, write_rows
+from empathy_judge.calibration.pairing import pair
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import parse_scale, position_on, read_recorded
+from empathy_judge.data.records import Exchange, Judgment, Rating, judgment_of, unscored
+from empathy_judge.data.tables import read_judgments, write_rows
 
 FIVE = parse_scale("1-5")
 

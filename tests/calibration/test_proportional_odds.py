@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from calibration.agreement.metrics import calibration_error, log_losses, reliability_curve
-from calibration.cluster import clustered_share
-from calibration.estimate import Floats
-from calibration.proportional_odds import fit_proportional_odds, folds_of, held_out
-from data.records import to_plain
+from empathy_judge.calibration.agreement.metrics import calibration_error, log_losses, reliability_curve
+from empathy_judge.calibration.cluster import clustered_share
+from empathy_judge.calibration.estimate import Floats
+from empathy_judge.calibration.proportional_odds import fit_proportional_odds, folds_of, held_out
+from empathy_judge.data.records import to_plain
 
 
 def drawn(seed: int, rows: int = 3000) -> tuple[Floats, Any, Any]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from repository import SHARED
 from scipy import stats
 
-from calibration.comparison.published_models import DESIGN_EFFECTS, STUDY_COUNTS, published
-from calibration.comparison.rated_models import (
+from empathy_judge.calibration.comparison.published_models import DESIGN_EFFECTS, STUDY_COUNTS, published
+from empathy_judge.calibration.comparison.rated_models import (
     RatedComparison,
     RatedGroup,
     RatingColumns,
@@ -20,8 +20,8 @@ from calibration.comparison.rated_models import (
     rater_test,
     read_people,
 )
-from calibration.multiple_testing import benjamini_hochberg, holm
-from data.records import LABELS, to_plain
+from empathy_judge.calibration.multiple_testing import benjamini_hochberg, holm
+from empathy_judge.data.records import LABELS, to_plain
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 PAPER = ("human", "gpt-4", "llama-2-70b-chat", "gemini-1.0-pro", "mixtral-8x7b-instruct")

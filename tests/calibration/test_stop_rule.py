@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from crossed_worlds import PEOPLE, World, draw, run
 
-from calibration.comparison.stop_rule import CrossedRatings, standing, standings
+from empathy_judge.calibration.comparison.stop_rule import CrossedRatings, standing, standings
 
 SMALL = World(raters=6, prompts=30, each=30)
 

@@ -5,8 +5,8 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from calibration.shares.tally import BLOCKS, MAX_CLUSTERS, JudgedShares, Tally, model_shares
-from data.records import Judgment
+from empathy_judge.calibration.shares.tally import BLOCKS, MAX_CLUSTERS, JudgedShares, Tally, model_shares
+from empathy_judge.data.records import Judgment
 
 
 def judgment(model: str, prompt: object, good: float | None, reason: str | None = None) -> Judgment:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from calibration.estimate import Estimate, Interval
-from calibration.shares.transport import (
+from empathy_judge.calibration.estimate import Estimate, Interval
+from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
     fit_line,

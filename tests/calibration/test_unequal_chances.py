@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.comparison.rated_models import compare_sheet, read_people
-from calibration.pairing import pair
-from calibration.shares.model_table import fit_models, rated_models
-from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from data.errors import UserError
-from data.records import Exchange, Rating, judgment_of
-from data.tables import write_rows
+from empathy_judge.calibration.comparison.rated_models import compare_sheet, read_people
+from empathy_judge.calibration.pairing import pair
+from empathy_judge.calibration.shares.model_table import fit_models, rated_models
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange, Rating, judgment_of
+from empathy_judge.data.tables import write_rows
 
 REPLIES, RATERS, DRAWN = 400, 8, 120
 TRUTH = 0.5406  # of Good, over qualities and raters as below

@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 from repository import dataset
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-import cli
-from emotionbench.administer import STABLE
-from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import read_sheets
-from emotionbench.situations import FACTOR_NAMES
+from empathy_judge.commands import main as cli
+from empathy_judge.emotionbench.administer import STABLE
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
+from empathy_judge.emotionbench.sheets import read_sheets
+from empathy_judge.emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
 

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 from topics import on_topic
 
-import cli
-from calibration.artifact import read_calibration, write_calibration
-from data.records import LABELS
-from data.tables import write_rows
-from judge.base import load_judge
+from empathy_judge.calibration.artifact import read_calibration, write_calibration
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import write_rows
+from empathy_judge.judge.base import load_judge
 
 LEVELS = {"ada": (1, 5, 14), "bea": (4, 6, 10), "cyd": (6, 7, 7), "dot": (9, 6, 5)}  # Bad, Okay, Good of 20
 

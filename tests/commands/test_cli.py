@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import cli
-from data.records import LABELS
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
 
 Write = Callable[..., Path]
 GOOD = {"prompt": "I lost my job.", "response": "I'm so sorry to hear that."}

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from repository import SHARED
 from topics import on_topic
 
-import cli
+from empathy_judge.commands import main as cli
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import cli
+from empathy_judge.commands import main as cli
 
 WORDS = ("work", "dog", "exam", "move", "letter", "garden", "sister", "night")
 

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-import cli
-from data.errors import UserError
-from data.records import Exchange
-from data.rubric import RUBRICS, read_rubric
-from judge.base import load_judge
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.rubric import RUBRICS, read_rubric
+from empathy_judge.judge.base import load_judge
 
 WORDS = ("day", "garden", "rain", "week", "long", "walk", "tea", "house", "letter", "light")
 NOTE = "These figures measure explorations, not empathy as a whole. Good means: a particular feeling"

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from packaging.requirements import Requirement
 from servers import Answer, ScriptedServer
 
-import cli
-from commands.shared.checks import ROOT, Check, check_file, check_history, check_packages
-from judge.classifier.judge import ClassifierJudge
+from empathy_judge.commands import main as cli
+from empathy_judge.commands.shared.checks import ROOT, Check, check_file, check_history, check_packages
+from empathy_judge.judge.classifier.judge import ClassifierJudge
 
 SECRET = "sk-abcdefghijklmnop"
 
@@ -61,7 +61,7 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     changed = re.sub(r'"click>=[^"]*"', '"click>=99"', project)
     changed = re.sub(r'"dspy>=[^"]*", "gepa>=[^"]*"', '"nowhere-at-all>=1"', changed)
     (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
-    monkeypatch.setattr("data.errors.ROOT", tmp_path)
+    monkeypatch.setattr("empathy_judge.data.errors.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
     assert found["packages"].status == "fail"
     assert "does not match >=99" in found["packages"].says
@@ -75,13 +75,13 @@ def test_a_missing_package_is_installed_by_the_command_that_is_printed(
     is_checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_checkout:  # as in a wheel
-        monkeypatch.setattr("data.errors.ROOT", tmp_path)
-        monkeypatch.setattr("data.errors.PINNED", tmp_path / "constraints.txt")
+        monkeypatch.setattr("empathy_judge.data.errors.ROOT", tmp_path)
+        monkeypatch.setattr("empathy_judge.data.errors.PINNED", tmp_path / "constraints.txt")
 
     def fail(**options: object) -> None:
         raise ModuleNotFoundError("No module named 'prometheus_client'", name="prometheus_client")
 
-    monkeypatch.setattr("commands.shared.checks.check_installation", fail)
+    monkeypatch.setattr("empathy_judge.commands.shared.checks.check_installation", fail)
     done = doctor()
     assert done.exit_code == 2
     python, *words = shlex.split(done.stderr.partition("install it with: ")[2])
@@ -119,7 +119,7 @@ def test_a_server_that_answers_is_fine_and_asked_for_nothing_that_costs() -> Non
 
 
 def test_a_server_that_is_not_there_fails_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commands.shared.checks.check_installation", lambda **options: ())
+    monkeypatch.setattr("empathy_judge.commands.shared.checks.check_installation", lambda **options: ())
     with ScriptedServer(lambda call: LISTING) as server:
         path = write_judge(server.base_url)
     done = doctor(path)

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from servers import Answer, ScriptedServer
 
-import cli
-from data.tables import write_rows
+from empathy_judge.commands import main as cli
+from empathy_judge.data.tables import write_rows
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jgone\x9b31m\u202esdrawkcab"
 STEERS = set("\x1b\x07\x9b\u202e\r")

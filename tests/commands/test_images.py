@@ -11,16 +11,15 @@ from locks import read_lock, unhashed
 from packaging.requirements import Requirement
 from repository import ROOT
 
-import cli
+from empathy_judge.commands import main as cli
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_docker_is_sent_what_the_package_is_built_from_and_no_more() -> None:
     tools, project = PYPROJECT["tool"]["setuptools"], PYPROJECT["project"]
-    needed = {name.partition(".")[0] for name in tools["packages"]} | set(project["license-files"])
+    needed = set(tools["package-dir"].values()) | set(project["license-files"])
     assert sent() == needed | {
-        "cli.py",
         "pyproject.toml",
         project["readme"],
         "requirements-run.lock",

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 from topics import on_topic
 
-import cli
-from data.records import LABELS
-from data.tables import write_rows
-from judge.scoring import score_file
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import write_rows
+from empathy_judge.judge.scoring import score_file
 
 MODELS = ("a", "b", "c", "d")
 WORDS = {"Whatever.": "Bad", "Alright.": "Okay", "Bless you.": "Good"}  # how a reply ends, and its rating

@@ -16,7 +16,7 @@ from locks import read_lock
 from repository import ROOT, SAMPLES
 from topics import on_topic
 
-import cli
+from empathy_judge.commands import main as cli
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ hidden = {
     if not installed & {name.lower().replace("_", "-") for name in distributions}
 }
 sys.meta_path[sys.meta_path.index(PathFinder)] = RunOnly
-import cli
+from empathy_judge.commands import main as cli
 cli.main(prog_name="empathy-judge")
 """
 
@@ -173,7 +173,7 @@ def test_an_output_that_nobody_reads_is_no_error(words: tuple[str, ...]) -> None
     options = ("--judge", "length") if words[-1] != "--help" else ()
     environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words, *options],
+        [sys.executable, str(ROOT / "cli.py"), *words, *options],
         env=environment,
         stdout=writer,
         stderr=subprocess.PIPE,

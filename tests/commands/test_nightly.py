@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from nightly_world import CURT, World, start_world
 from repository import ROOT
 
-import cli
-from nightly.config import read_config
+from empathy_judge.commands import main as cli
+from empathy_judge.nightly.config import read_config
 
 EXAMPLES = ROOT / "examples"
 REGRESSED = frozenset(("bob", feeling) for feeling in CURT)

@@ -11,7 +11,7 @@ from nightly_world import CURT, start_world
 from repository import SAMPLES
 from servers import Answer, ScriptedServer
 
-import cli
+from empathy_judge.commands import main as cli
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from repository import SAMPLES
 from served import serving
 
-import cli
-from data.rated_range import RatedRange
-from judge.base import load_judge
-from judge.baselines import LengthJudge
+from empathy_judge.commands import main as cli
+from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.baselines import LengthJudge
 
 MODELS = ("one", "two", "three")
 JUDGE = ("--judge", "length")

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
+from repository import ROOT
 
-import cli
+from empathy_judge.commands import main as cli
 
-CLI = Path(cli.__file__)
+CLI = Path(str(ROOT / "cli.py"))
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]

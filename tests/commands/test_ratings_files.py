@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from rows import write_csv
 
-import cli
-from data.tables import write_rows
+from empathy_judge.commands import main as cli
+from empathy_judge.data.tables import write_rows
 
 MODELS = ("ada", "bea")
 RATERS = tuple(f"r{number}" for number in range(6))

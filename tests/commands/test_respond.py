@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-import cli
-from judge.scripted_conversations import OURS, read_situations
+from empathy_judge.commands import main as cli
+from empathy_judge.judge.scripted_conversations import OURS, read_situations
 
 Start = Callable[..., "subprocess.Popen[str]"]
 COUNT = 60

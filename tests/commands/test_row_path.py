@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from repository import ROOT, SAMPLES
 
-import cli
 import data.runs
-from calibration.shares.tally import JudgedShares, Tally
-from data.records import Exchange, Judgment
-from judge.scoring import SummarizedRun
+from empathy_judge.calibration.shares.tally import JudgedShares, Tally
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.judge.scoring import SummarizedRun
 
 pytestmark = pytest.mark.slow  # every call is traced
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import cli
+from empathy_judge.commands import main as cli
 
 THINGS = ("job", "keys", "dog", "way", "temper", "watch", "wallet", "ring", "coat", "bike", "phone", "hat")
 VERBS = ("lost", "broke", "missed", "ruined")

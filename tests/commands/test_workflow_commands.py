@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from repository import ROOT
 
-import cli
-from reports.outputs import EscapedStream, escape_commands
+from empathy_judge.commands import main as cli
+from empathy_judge.reports.outputs import EscapedStream, escape_commands
 
 OWNED = "::error file=app.py::owned"
 # At the start of a line, after a line that was folded, after white space, and in the form before `::`.
@@ -85,7 +86,7 @@ def test_a_night_writes_its_own_commands_and_no_other() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii:replace"])
 def test_a_process_escapes_both_streams_and_a_file_keeps_its_bytes(encoding: str) -> None:
-    words = [sys.executable, str(Path(cli.__file__)), "score", "replies.jsonl", "--judge", "length"]
+    words = [sys.executable, str(Path(str(ROOT / "cli.py"))), "score", "replies.jsonl", "--judge", "length"]
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(words, capture_output=True, env=env, timeout=120)
     text = (done.stdout + done.stderr).decode()

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from data.readers.conversations import (
+from empathy_judge.data.readers.conversations import (
     has_earlier_replies,
     join_conversations,
     opening_digest,
     split_conversation,
 )
-from data.records import Exchange, Turn
+from empathy_judge.data.records import Exchange, Turn
 
 
 def row(number: int, prompt: str, response: str, **extra) -> Exchange:

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from repository import ROOT
 from topics import on_topic
 
-import cli
-from data.crisis import danger_said
-from data.files import read_toml
-from data.importers import import_source
-from data.records import Exchange, Turn, danger_in, judgment_of, unscored
-from data.tables import read_exchanges, to_row
+from empathy_judge.commands import main as cli
+from empathy_judge.data.crisis import danger_said
+from empathy_judge.data.files import read_toml
+from empathy_judge.data.importers import import_source
+from empathy_judge.data.records import Exchange, Turn, danger_in, judgment_of, unscored
+from empathy_judge.data.tables import read_exchanges, to_row
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 EXCHANGE = Exchange(id="1", prompt="I want to die.", response="I'm here. Are you safe right now?")

@@ -10,15 +10,15 @@ from made_sets import write_external_sets
 from repository import dataset
 from rows import write_csv
 
-from calibration.comparison.published_models import STUDY_COUNTS, count_labels
-from data.errors import UserError
-from data.importers import SOURCES, import_source
-from data.importers.intake import Imported, SetAside
-from data.importers.rated_conversations import PEOPLE, exchange_of, parse_transcript
-from data.readers.chat_turns import LISTENER, SPEAKER
-from data.records import LABELS, Turn
-from data.tables import read_exchanges, read_ratings, write_rows
-from training.rated_sets import EXTERNAL_SETS
+from empathy_judge.calibration.comparison.published_models import STUDY_COUNTS, count_labels
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.importers import SOURCES, import_source
+from empathy_judge.data.importers.intake import Imported, SetAside
+from empathy_judge.data.importers.rated_conversations import PEOPLE, exchange_of, parse_transcript
+from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
+from empathy_judge.data.records import LABELS, Turn
+from empathy_judge.data.tables import read_exchanges, read_ratings, write_rows
+from empathy_judge.training.rated_sets import EXTERNAL_SETS
 
 
 def by_id(imported: Imported):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
-from data.judgments import parse_scale
-from data.rating_files.sheet import RatingSheet, Replies, SheetOptions, read_sheet
-from data.records import Exchange
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import parse_scale
+from empathy_judge.data.rating_files.sheet import RatingSheet, Replies, SheetOptions, read_sheet
+from empathy_judge.data.records import Exchange
 
 NAMES = ("Bad", "Okay", "Good")
 Row = dict[str, Any]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import OperationalError, UserError
-from data.files import replacing, write_texts
-from data.records import Exchange, judgment_of, unscored
-from data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_summary
-from data.tables import BadRow
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.files import replacing, write_texts
+from empathy_judge.data.records import Exchange, judgment_of, unscored
+from empathy_judge.data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_summary
+from empathy_judge.data.tables import BadRow
 
 PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [

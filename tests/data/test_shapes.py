@@ -14,10 +14,11 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner, Result
+from repository import ROOT
 
-import cli
-from data.storage import Columns
-from data.tables import Prompts, read_responses
+from empathy_judge.commands import main as cli
+from empathy_judge.data.storage import Columns
+from empathy_judge.data.tables import Prompts, read_responses
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAT, JOB = "I lost my cat today.", "I got the job!"
@@ -296,7 +297,7 @@ def test_turns_of_one_conversation_are_put_together(here: Path, name: str, conte
     ids=["lines", "JSON", "CSV", "gzip"],
 )
 def test_standard_input_is_read_as_a_file(content: bytes) -> None:
-    command = [sys.executable, cli.__file__, "score", "-", "--judge", "length", "--out", "run"]
+    command = [sys.executable, str(ROOT / "cli.py"), "score", "-", "--judge", "length", "--out", "run"]
     for _ in range(2):  # the second run finds the first one's result
         done = subprocess.run(command, input=content, capture_output=True)
         assert done.returncode == 0, done.stderr

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 from rows import make_rows, write_shards
 
-import cli
-from data.errors import OperationalError, UserError
-from data.storage import Shards, check_source, digest_source, find_source
-from data.tables import BadRow, read_exchanges, write_rows
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.storage import Shards, check_source, digest_source, find_source
+from empathy_judge.data.tables import BadRow, read_exchanges, write_rows
 
 NAMES = {"a.jsonl": 4, "b.csv": 3, "c.parquet": 5}
 

@@ -2,8 +2,8 @@
 
 import csv
 
-from calibration.comparison.published_models import STUDY_COUNTS, count_labels
-from data.records import EMOTIONS
+from empathy_judge.calibration.comparison.published_models import STUDY_COUNTS, count_labels
+from empathy_judge.data.records import EMOTIONS
 
 
 def test_every_model_has_every_emotion_and_the_same_number_of_ratings():

@@ -14,9 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.errors import OperationalError, UserError
-from data.records import Exchange, Rating, Turn
-from data.tables import BadRow, read_exchanges, read_ratings, read_rows, to_json, to_row, write_rows
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.records import Exchange, Rating, Turn
+from empathy_judge.data.tables import (
+    BadRow,
+    read_exchanges,
+    read_ratings,
+    read_rows,
+    to_json,
+    to_row,
+    write_rows,
+)
 
 TALK = [{"speaker": "Ann", "text": "hello"}]
 ROWS = [

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from repository import ROOT
 
-import cli
+from empathy_judge.commands import main as cli
 
 SKILL = ROOT / "commands" / "skill.md"
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", SKILL, *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,7 +35,7 @@ def command_lines() -> Iterator[tuple[str, str]]:
 
 def test_every_command_line_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "nightly.tracking.find_spec", lambda name: name
+        "empathy_judge.nightly.tracking.find_spec", lambda name: name
     )  # packages of others need not be here
     refused = {}
     for place, line in set(command_lines()):

@@ -11,8 +11,8 @@ import pytest
 from repository import dataset
 from scipy import stats
 
-from data.records import to_plain
-from emotionbench.alignment import (
+from empathy_judge.data.records import to_plain
+from empathy_judge.emotionbench.alignment import (
     AFFECTS,
     ModelAlignment,
     ShiftRow,
@@ -20,10 +20,10 @@ from emotionbench.alignment import (
     align_sheets,
     read_norms,
 )
-from emotionbench.importer import import_results
-from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import Sheet
-from emotionbench.shift_tests import (
+from empathy_judge.emotionbench.importer import import_results
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
+from empathy_judge.emotionbench.sheets import Sheet
+from empathy_judge.emotionbench.shift_tests import (
     Spread,
     arrow,
     clustered_test,
@@ -32,7 +32,7 @@ from emotionbench.shift_tests import (
     published_test,
     spread,
 )
-from emotionbench.situations import FACTOR_NAMES
+from empathy_judge.emotionbench.situations import FACTOR_NAMES
 
 PANAS, NORMS = read_questionnaire("PANAS"), read_norms()
 POSITIVE, NEGATIVE = (PANAS.scales[affect] for affect in AFFECTS)

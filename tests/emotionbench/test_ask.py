@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from data.errors import BudgetSpent, OperationalError
-from data.runs import FinishedRun
-from emotionbench.administer import (
+from empathy_judge.data.errors import BudgetSpent, OperationalError
+from empathy_judge.data.runs import FinishedRun
+from empathy_judge.emotionbench.administer import (
     Inquiry,
     SelfReporter,
     check_filled,
@@ -19,10 +19,10 @@ from emotionbench.administer import (
     run_alignment,
     sheet_schema,
 )
-from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import read_sheets
-from emotionbench.situations import EvokingSituation
-from judge.llm.answer_prompts import ModelConfig
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
+from empathy_judge.emotionbench.sheets import read_sheets
+from empathy_judge.emotionbench.situations import EvokingSituation
+from empathy_judge.judge.llm.answer_prompts import ModelConfig
 
 PANAS = read_questionnaire("PANAS")
 WAIT = EvokingSituation(id="Anger-0/own-9", factor="Anger-0", text="You wait in the rain.")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from repository import dataset
 
-from data.errors import UserError
-from emotionbench.alignment import read_norms
-from emotionbench.importer import import_results
-from emotionbench.questionnaires import read_questionnaire
-from emotionbench.situations import FACTOR_NAMES
+from empathy_judge.data.errors import UserError
+from empathy_judge.emotionbench.alignment import read_norms
+from empathy_judge.emotionbench.importer import import_results
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
+from empathy_judge.emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
 Column = tuple[str, list[str]]

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from emotionbench.marks import read_marks
-from emotionbench.questionnaires import Questionnaire, read_questionnaire
+from empathy_judge.emotionbench.marks import read_marks
+from empathy_judge.emotionbench.questionnaires import Questionnaire, read_questionnaire
 
 WORDS = tuple(f"feeling{letter}" for letter in "abcdefghijklmnopqrst")
 LEVELS = ("hardly or not at all", "a little", "somewhat", "quite a bit", "extremely")

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from repository import dataset
 
-from data.errors import UserError
-from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire, score_marks
-from emotionbench.situations import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.emotionbench.questionnaires import (
+    Questionnaire,
+    questionnaire_names,
+    read_questionnaire,
+    score_marks,
+)
+from empathy_judge.emotionbench.situations import (
     FACTOR_NAMES,
     OURS,
     POSITIVE,

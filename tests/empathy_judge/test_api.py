@@ -11,8 +11,8 @@ import pytest
 from own_project import make_project, run_in
 from repository import ROOT, SAMPLES
 
-import cli
 import empathy_judge as ej
+from empathy_judge.commands import main as cli
 
 RESPONSES, RATINGS = Path("responses.jsonl"), SAMPLES / "ratings.jsonl"
 LINES = (SAMPLES / RESPONSES).read_text(encoding="utf-8").splitlines()[:36]  # 12 prompts, three models
@@ -111,7 +111,7 @@ def test_other_types_are_refused(replies: Any) -> None:
 
 def test_names_complete_and_the_version_is_that_of_the_command() -> None:
     assert set(ej.__all__) == set(dir(ej)) and all(hasattr(ej, name) for name in dir(ej))
-    assert ej.__version__ == cli.VERSION
+    assert ej.__version__ == cli.__version__
     with pytest.raises(AttributeError):
         ej.scoer  # noqa: B018
 

@@ -17,15 +17,14 @@ from repository import ROOT, SAMPLES
 from served import serving
 from servers import Answer, ScriptedServer
 
-import judge
 from empathy_judge import JudgeClient, JudgeError
-from judge.base import load_judge
+from empathy_judge.judge.base import load_judge
 
 ROWS = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
 WARM = [row for row in ROWS if row["model"] == "demo-warm"][:24]
 ASK = """
 import json, sys
-import data, judge, server
+from empathy_judge import data, judge, server
 assert data.OWN and judge.OWN and server.OWN
 from empathy_judge import JudgeClient
 rows = [json.loads(line) for line in open("rows.jsonl", encoding="utf-8")]
@@ -71,14 +70,6 @@ def test_a_project_with_its_own_data_package_gets_the_figures_of_score(tmp_path:
         assert found["rows"][-1]["unscored"] and not found["rows"][-1]["probabilities"]
         assert found["good"] == pytest.approx(flat(model["corrected"]["Good"]), abs=1e-6)
         assert found["own"] == pytest.approx(flat(model["shares"]["Good"]), abs=1e-6)
-
-
-def test_score_file_takes_a_judge_by_name_and_says_what_else_to_pass(tmp_path: Path) -> None:
-    run = judge.score_file(SAMPLES / "responses.jsonl", judge="length", out=tmp_path / "run", limit=12)
-    assert run.summary.judge == "length"
-    frame = {"prompt": ["p"], "response": ["r"]}
-    with pytest.raises(TypeError, match=r"dict.*empathy_judge\.score"):
-        judge.score_file(frame, judge="length")
 
 
 def test_a_server_and_a_child_say_the_same(length: JudgeClient) -> None:
@@ -214,8 +205,9 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(
-        "from data.records import judgment_of\nfrom data.rubric import read_rubric\n"
-        "from judge import Judge\n\n"
+        "from empathy_judge.data.records import judgment_of\n"
+        "from empathy_judge.data.rubric import read_rubric\n"
+        "from empathy_judge.judge.base import Judge\n\n"
         "class Theirs(Judge):\n"
         "    name, version, rubric, concurrency = 'theirs', '1', read_rubric('crowd'), 1\n\n"
         "    def judge(self, exchange):\n"

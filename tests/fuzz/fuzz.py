@@ -182,7 +182,7 @@ def try_command(name: str, data: bytes) -> bool:
     from click.testing import CliRunner
 
     from cli import main
-    from data.runs import read_manifest, seal_run
+    from empathy_judge.data.runs import read_manifest, seal_run
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder, chdir(folder):
         Path("replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in REPLIES))
@@ -235,7 +235,7 @@ PATHS: Final = {
     "score.request": "/v1/score",
     "decisions.request": "/v1/decisions",
     "chat.request": "/v1/chat/completions",
-    "rating.request": "/r/{token}/ratings",
+    "empathy_judge.rating.request": "/r/{token}/ratings",
 }
 
 
@@ -244,12 +244,12 @@ def _client(name: str) -> Any:
     """Make a client of the server in this process; an error of the server is raised."""
     from starlette.testclient import TestClient
 
-    from judge.base import load_judge
-    from rating.rating_app import make_rating_app
-    from server.app import make_app
-    from server.served_judge import ServedJudge
+    from empathy_judge.judge.base import load_judge
+    from empathy_judge.rating.rating_app import make_rating_app
+    from empathy_judge.server.app import make_app
+    from empathy_judge.server.served_judge import ServedJudge
 
-    if name != "rating.request":
+    if name != "empathy_judge.rating.request":
         client = TestClient(make_app(ServedJudge(load_judge("length"), None)), base_url="http://127.0.0.1")
     else:
         folder = Path(tempfile.mkdtemp(prefix="fuzz-plan-"))
@@ -275,11 +275,11 @@ def send_request(name: str, data: bytes) -> bool:
 
 def read_setting(name: str, data: bytes) -> None:
     """Read a settings file as the command that takes it does, but ask no server."""
-    from data.rubric import read_rubric
-    from judge.base import load_judge
-    from judge.llm.answer_prompts import Responder, read_model_config
-    from nightly.config import read_config
-    from training.recipe import read_recipe
+    from empathy_judge.data.rubric import read_rubric
+    from empathy_judge.judge.base import load_judge
+    from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
+    from empathy_judge.nightly.config import read_config
+    from empathy_judge.training.recipe import read_recipe
 
     readers: dict[str, Callable[[Path], object]] = {
         "rubric.toml": lambda path: read_rubric(str(path)),
@@ -296,8 +296,8 @@ def read_setting(name: str, data: bytes) -> None:
 
 @cache
 def _judge(kind: str) -> Any:
-    from judge.llm.decision import DecisionJudge
-    from judge.llm.prompted import PromptedJudge
+    from empathy_judge.judge.llm.decision import DecisionJudge
+    from empathy_judge.judge.llm.prompted import PromptedJudge
 
     options = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "prices": {"input": 1.0, "output": 1.0}}
     return PromptedJudge(**options) if kind == "prompted" else DecisionJudge(**options)
@@ -305,12 +305,12 @@ def _judge(kind: str) -> Any:
 
 def read_answer(kind: str, data: bytes) -> None:
     """Read the bytes as a server's answer: a judgment, or a reason why there is none, without the key."""
-    from data.errors import UserError
-    from data.records import LABELS, Exchange
-    from data.tables import to_json, to_row
-    from judge.llm.endpoint import Reply
-    from judge.llm.http_client import read_answer_body
-    from judge.llm.keys import Key
+    from empathy_judge.data.errors import UserError
+    from empathy_judge.data.records import LABELS, Exchange
+    from empathy_judge.data.tables import to_json, to_row
+    from empathy_judge.judge.llm.endpoint import Reply
+    from empathy_judge.judge.llm.http_client import read_answer_body
+    from empathy_judge.judge.llm.keys import Key
 
     key = Key("")
     key._value = KEY
@@ -333,8 +333,8 @@ def read_answer(kind: str, data: bytes) -> None:
 
 def write_prompt(_: str, data: bytes) -> None:
     """Write requests about a reply with any text; it may not contain the delimiters of the prompt."""
-    from data.records import Exchange
-    from judge.llm.judge_prompt import present
+    from empathy_judge.data.records import Exchange
+    from empathy_judge.judge.llm.judge_prompt import present
 
     text = data.decode("utf-8", "replace")
     if text.strip():
@@ -346,8 +346,8 @@ def write_prompt(_: str, data: bytes) -> None:
 
 def read_marks(_: str, data: bytes) -> None:
     """Read a model's answer to a questionnaire, which the first byte chooses."""
-    from emotionbench.marks import read_marks
-    from emotionbench.questionnaires import questionnaire_names, read_questionnaire
+    from empathy_judge.emotionbench.marks import read_marks
+    from empathy_judge.emotionbench.questionnaires import questionnaire_names, read_questionnaire
 
     names = questionnaire_names()
     key = read_questionnaire(names[(data[0] if data else 0) % len(names)])
@@ -357,8 +357,8 @@ def read_marks(_: str, data: bytes) -> None:
 
 def read_consistency(_: str, data: bytes) -> None:
     """Count what was rated, as `rate open` does when it starts."""
-    from rating.collect import count_rated
-    from rating.plan import read_plan
+    from empathy_judge.rating.collect import count_rated
+    from empathy_judge.rating.plan import read_plan
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         shutil.copy(CORPUS / "rating-plan.json" / "seed", Path(folder, "plan.json"))
@@ -383,7 +383,7 @@ TARGETS: Final = (*COMMANDS, *PATHS, *PARSERS)
 
 def try_input(name: str, data: bytes) -> bool:
     """Return whether the target took the input; False where it refused it. Anything else is raised."""
-    from data.errors import UserError
+    from empathy_judge.data.errors import UserError
 
     if name in COMMANDS:
         return try_command(name, data)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from commands.respond import check_answered
-from data.errors import BudgetSpent, OperationalError, UserError
-from data.records import Exchange
-from data.runs import FinishedRun
-from data.tables import read_exchanges, read_rows, write_rows
-from judge.llm.answer_prompts import (
+from empathy_judge.commands.respond import check_answered
+from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.runs import FinishedRun
+from empathy_judge.data.tables import read_exchanges, read_rows, write_rows
+from empathy_judge.judge.llm.answer_prompts import (
     ModelConfig,
     Responder,
     plan_responses,

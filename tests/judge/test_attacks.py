@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-from data.records import LABELS, Exchange, Judgment
-from data.text import HIDDEN, ROLE_TOKEN, clean
-from judge.llm.decision import DecisionJudge
-from judge.llm.judge_prompt import HEADING
-from judge.llm.prompt_injection import delimit_exchange
-from judge.llm.prompted import PromptedJudge
-from judge.robustness.catalogue import Perturbation, read_perturbations, read_replies, rewrite
-from judge.robustness.run import SUSPECTED
+from empathy_judge.data.records import LABELS, Exchange, Judgment
+from empathy_judge.data.text import HIDDEN, ROLE_TOKEN, clean
+from empathy_judge.judge.llm.decision import DecisionJudge
+from empathy_judge.judge.llm.judge_prompt import HEADING
+from empathy_judge.judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.robustness.catalogue import Perturbation, read_perturbations, read_replies, rewrite
+from empathy_judge.judge.robustness.run import SUSPECTED
 
 ATTACKS = [item for item in read_perturbations() if item.family]
 INSULTS = [reply for reply in read_replies("test") if reply.kind == "insults"]

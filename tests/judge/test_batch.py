@@ -9,12 +9,12 @@ import pytest
 from batch_servers import BatchServer, answer_line
 from click.testing import CliRunner, Result
 
-import cli
-from data.errors import BudgetSpent, OperationalError, UserError
-from data.records import Judgment
-from data.tables import read_judgments
-from judge.llm import batch as requests
-from judge.llm.batch import BatchUnderWay
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
+from empathy_judge.data.records import Judgment
+from empathy_judge.data.tables import read_judgments
+from empathy_judge.judge.llm import batch as requests
+from empathy_judge.judge.llm.batch import BatchUnderWay
 
 Write = Callable[..., Path]
 SECRET = "sk-test-7f3a9c1e5b2d8f60"
@@ -143,7 +143,7 @@ def test_parts_are_no_larger_than_a_server_takes(
 def test_what_can_be_sent_again_is_retried_and_a_submission_is_not(
     server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judge.llm.http_client.LONGEST_WAIT", 0.0)
+    monkeypatch.setattr("empathy_judge.judge.llm.http_client.LONGEST_WAIT", 0.0)
     path = write_responses(6)
     write_judge(server)
     server.is_done = True
@@ -168,7 +168,7 @@ def test_waiting_polls_until_all_is_there(
         rests.append(seconds)
         server.is_done = len(rests) == 3
 
-    monkeypatch.setattr("judge.llm.batch.sleep", rest)
+    monkeypatch.setattr("empathy_judge.judge.llm.batch.sleep", rest)
     assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
     assert rests == [30.0] * 3 and len(judged()) == 5
 
@@ -180,7 +180,7 @@ def test_a_file_of_answers_has_a_limit(
     write_judge(server)
     server.is_done = True
     with monkeypatch.context() as small:
-        small.setattr("judge.llm.batch.LARGEST_LINE", 20)
+        small.setattr("empathy_judge.judge.llm.batch.LARGEST_LINE", 20)
         done = score(path, "--batch", "--out", "run")
         assert done.exit_code == 5 and "larger than 100 bytes" in done.stderr
     assert not list(Path("run").glob("*output*"))

@@ -13,13 +13,18 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from data.errors import UserError
-from data.records import LABELS, Exchange
-from judge.base import WEIGHTS
-from judge.classifier import judge as classifier
-from judge.classifier.judge import ClassifierJudge, version_of
-from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS, ReplyTokenizer, prepare
-from judge.onnx_model import TOKENIZER
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.classifier import judge as classifier
+from empathy_judge.judge.classifier.judge import ClassifierJudge, version_of
+from empathy_judge.judge.classifier.preprocessing import (
+    ENCODER_TOKENS,
+    RESPONSE_TOKENS,
+    ReplyTokenizer,
+    prepare,
+)
+from empathy_judge.judge.onnx_model import TOKENIZER
 
 SHIPPED = ClassifierJudge.shipped
 
@@ -78,8 +83,8 @@ def test_the_model_and_the_id_are_not_seen(
 def test_scoring_loads_neither_torch_nor_transformers() -> None:
     code = (
         "import sys\n"
-        "from data.records import Exchange\n"
-        "from judge.base import load_judge\n"
+        "from empathy_judge.data.records import Exchange\n"
+        "from empathy_judge.judge.base import load_judge\n"
         "load_judge('classifier').judge(Exchange(id='1', prompt='I lost my job.', response='Oh no.'))\n"
         "print(sorted({'torch', 'transformers', 'sklearn', 'scipy', 'onnx'} & set(sys.modules)))"
     )

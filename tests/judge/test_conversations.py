@@ -7,16 +7,16 @@ from click.testing import CliRunner
 from talks import HEARD, KIND, STUCK, messages, talk
 
 from cli import main
-from data.errors import UserError
-from data.readers.conversations import split_conversation
-from judge.base import WEIGHTS, load_judge
-from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
-from judge.conversations.features import conversation_features
-from judge.llm.endpoint import most_cost
-from judge.llm.prompt_injection import delimit_exchange
-from training.fit_conversations import SYSTEMS_APART
-from training.rated_sets import RATED_SETS
-from training.trials import SETS_APART
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.conversations import split_conversation
+from empathy_judge.judge.base import WEIGHTS, load_judge
+from empathy_judge.judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
+from empathy_judge.judge.conversations.features import conversation_features
+from empathy_judge.judge.llm.endpoint import most_cost
+from empathy_judge.judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.training.fit_conversations import SYSTEMS_APART
+from empathy_judge.training.rated_sets import RATED_SETS
+from empathy_judge.training.trials import SETS_APART
 
 
 def test_what_only_the_whole_shows_is_counted():

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, Script, ScriptedServer, answer, known_component, known_probabilities
 
-import cli
-from data.errors import OperationalError, UserError
-from data.records import LABELS, Exchange
-from judge.base import load_judge
-from judge.llm.decision import DecisionJudge
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm.decision import DecisionJudge
 
 Write = Callable[..., Path]
 Open = Callable[..., tuple[ScriptedServer, DecisionJudge]]

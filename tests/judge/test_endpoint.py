@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
-from data.errors import BudgetSpent, OperationalError, UserError
-from judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
-from judge.llm.limits import Pace
+from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
+from empathy_judge.judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
+from empathy_judge.judge.llm.limits import Pace
 
 SECRET = "sk-test-7f3a+9c1e5b2d8f60="
 # An answer takes 200 and 5 tokens, which is USD 0.025; before it comes, some USD 0.03 are reserved.
@@ -25,7 +25,7 @@ PRICES = {"input": 100.0, "output": 1000.0}
 def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Starts a server with a script; gives it and an endpoint for it."""
     monkeypatch.setenv("TEST_KEY", SECRET)
-    monkeypatch.setattr("judge.llm.http_client.LONGEST_WAIT", 0.0)
+    monkeypatch.setattr("empathy_judge.judge.llm.http_client.LONGEST_WAIT", 0.0)
     opened: list[Any] = []
 
     def start(
@@ -240,7 +240,7 @@ def test_refused_requests_do_not_stop_the_run_once_one_was_answered(ask: Any, st
 
 
 def test_a_stop_ends_the_wait_and_nothing_is_tried_again(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("judge.llm.http_client.LONGEST_WAIT", 60.0)
+    monkeypatch.setattr("empathy_judge.judge.llm.http_client.LONGEST_WAIT", 60.0)
     server, endpoint = ask(lambda call: Answer(status=429))
 
     def stop_and_fail(call: Call) -> Answer:
@@ -305,7 +305,7 @@ def test_a_key_goes_over_plain_http_to_this_machine_only(monkeypatch: pytest.Mon
     monkeypatch.setenv("TEST_KEY", SECRET)
     asked: list[Any] = []
     monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: asked.append(words) or [])
-    for host in ("judge.example", "10.0.0.7", "127.0.0.1.example"):
+    for host in ("empathy_judge.judge.example", "10.0.0.7", "127.0.0.1.example"):
         endpoint = Endpoint(base_url=f"http://{host}/v1", model="m", key_env="TEST_KEY")
         with pytest.raises(UserError, match="would be sent unencrypted; use https"):
             endpoint.post("/x", BODY)

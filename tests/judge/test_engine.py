@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of
-from data.rubric import read_rubric
-from data.runs import RunPlan, open_run
-from judge.base import Judge, load_judge
-from judge.engine import score_exchanges
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.data.runs import RunPlan, open_run
+from empathy_judge.judge.base import Judge, load_judge
+from empathy_judge.judge.engine import score_exchanges
 
 PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [Exchange(id=f"e{n}", prompt="p", response=f"response {n}", model="m") for n in range(40)]

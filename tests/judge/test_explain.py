@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import cli
-from commands.score import score
-from commands.shared.options import command_line
-from data.records import Exchange, Judgment, unscored
-from data.rubric import Rubric, read_rubric
-from judge.base import Judge
-from judge.explanation import MOST_PARTS, Explanation, Part, explain, split_reply
-from reports.highlight import as_html, print_explanations
+from empathy_judge.commands import main as cli
+from empathy_judge.commands.score import score
+from empathy_judge.commands.shared.options import command_line
+from empathy_judge.data.records import Exchange, Judgment, unscored
+from empathy_judge.data.rubric import Rubric, read_rubric
+from empathy_judge.judge.base import Judge
+from empathy_judge.judge.explanation import MOST_PARTS, Explanation, Part, explain, split_reply
+from empathy_judge.reports.highlight import as_html, print_explanations
 
 WEIGHTS = {"sorry": 0.5, "hug": 0.25, "whatever": -0.5}
 

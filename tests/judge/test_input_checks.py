@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from repository import SAMPLES, SHARED
 
 from cli import main
-from data.importers import import_source
-from data.records import Exchange
-from data.tables import read_exchanges, write_rows
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import normalize
-from judge.input_checks import why_unreadable
-from judge.robustness.catalogue import REPLIES, read_perturbations, read_replies, rewrite
-from training.rated_sets import RATED_SETS, read_rated_set
+from empathy_judge.data.importers import import_source
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.tables import read_exchanges, write_rows
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import normalize
+from empathy_judge.judge.input_checks import why_unreadable
+from empathy_judge.judge.robustness.catalogue import REPLIES, read_perturbations, read_replies, rewrite
+from empathy_judge.training.rated_sets import RATED_SETS, read_rated_set
 
 LANGUAGES = {
     language: [*texts["kind"], *texts["unkind"]]

@@ -9,10 +9,10 @@ import pytest
 from repository import ROOT
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-from data.judgments import judgment_of_row
-from data.records import LABELS, Exchange, Turn, label_of
-from data.tables import read_exchanges
-from judge.base import load_judge
+from empathy_judge.data.judgments import judgment_of_row
+from empathy_judge.data.records import LABELS, Exchange, Turn, label_of
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.base import load_judge
 
 WEAK_GOOD = dict(zip(LABELS, (0.15, 0.32, 0.53), strict=True))
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from repository import SAMPLES
 
-from data.tables import read_exchanges
-from judge.classifier.preprocessing import normalize
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.classifier.preprocessing import normalize
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,21 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-import cli
-from data.errors import OperationalError, UserError
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from data.rubric import RUBRICS, read_rubric
-from judge.base import load_judge
-from judge.llm.judge_prompt import default_program, read_program, write_program
-from judge.llm.optimize_prompt import OptimizeSettings, make_signature, merge_ratings, optimize, split_rated
-from judge.llm.prompted import PromptedJudge
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.rubric import RUBRICS, read_rubric
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm.judge_prompt import default_program, read_program, write_program
+from empathy_judge.judge.llm.optimize_prompt import (
+    OptimizeSettings,
+    make_signature,
+    merge_ratings,
+    optimize,
+    split_rated,
+)
+from empathy_judge.judge.llm.prompted import PromptedJudge
 
 pytestmark = pytest.mark.slow  # searches
 

@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer, known_probabilities
 
-import cli
-from data.errors import BudgetSpent, UserError
-from data.records import LABELS, Exchange
-from data.tables import read_judgments
-from judge.base import load_judge
-from judge.cascade import CascadeJudge
-from judge.llm.endpoint import endpoints_of, limit_cost
-from judge.panel import PanelJudge, combine
-from judge.scoring import score_file
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import BudgetSpent, UserError
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.data.tables import read_judgments
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.cascade import CascadeJudge
+from empathy_judge.judge.llm.endpoint import endpoints_of, limit_cost
+from empathy_judge.judge.panel import PanelJudge, combine
+from empathy_judge.judge.scoring import score_file
 
 Write = Callable[..., Path]
 EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", emotion="sad")

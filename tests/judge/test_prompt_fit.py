@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibration.estimate import estimate_of
-from calibration.prompt_fit import (
+from empathy_judge.calibration.estimate import estimate_of
+from empathy_judge.calibration.prompt_fit import (
     RESPONSIVE,
     TOO_FEW_PROMPTS,
     UNCHECKED,
@@ -17,8 +17,8 @@ from calibration.prompt_fit import (
     fit_messages,
     measure_fit,
 )
-from data.records import CONVERSATION, REPLY, Exchange, Turn
-from judge.embeddings import MAX_REPLIES, FitCollector
+from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Turn
+from empathy_judge.judge.embeddings import MAX_REPLIES, FitCollector
 
 GENERIC = "I'm so sorry to hear that. You are not alone, and I am here for you."
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from repository import SAMPLES
 
-from data.records import Exchange, Turn
-from data.tables import read_exchanges
-from data.text import HIDDEN, ROLE_TOKEN, clean
-from judge.llm.prompt_injection import (
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.data.text import HIDDEN, ROLE_TOKEN, clean
+from empathy_judge.judge.llm.prompt_injection import (
     ASKS_FOR_A_LABEL,
     HIDDEN_CHARACTERS,
     IMITATES_DELIMITERS,

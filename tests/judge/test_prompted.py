@@ -14,11 +14,11 @@ import pytest
 from repository import ROOT
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
-from data.errors import UserError
-from data.records import Exchange, Judgment
-from judge.base import load_judge
-from judge.llm.prompt_injection import delimit_exchange
-from judge.llm.prompted import LABEL_SCHEMA, PromptedJudge
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.judge.llm.prompted import LABEL_SCHEMA, PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 GOOD = '{"reason": "It feels with the speaker.", "label": "Good"}'
@@ -391,7 +391,7 @@ class Blocked:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Blocked())
-import cli
+from empathy_judge.commands import main as cli
 
 cli.main()
 """

@@ -11,8 +11,8 @@ from batch_servers import BatchServer
 from click.testing import CliRunner
 from servers import Answer, Call, ScriptedServer, answer
 
-import cli
-from data.tables import read_judgments
+from empathy_judge.commands import main as cli
+from empathy_judge.data.tables import read_judgments
 
 # How a server refuses a reply that contains the word -> the start of the reason.
 CHAT = {

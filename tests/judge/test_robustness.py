@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-import cli
-from data.errors import UserError
-from data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
-from data.rubric import read_rubric
-from data.tables import SAMPLE_RESPONSES, read_exchanges
-from judge.base import Judge
-from judge.robustness.catalogue import (
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.data.tables import SAMPLE_RESPONSES, read_exchanges
+from empathy_judge.judge.base import Judge
+from empathy_judge.judge.robustness.catalogue import (
     DISGUISES,
     KIND,
     TEST_FAMILIES,
@@ -29,9 +29,9 @@ from judge.robustness.catalogue import (
     rewrite,
     split_in_two,
 )
-from judge.robustness.run import EACH, GROWN, POOL, Robustness, in_turns, measure_robustness
-from reports.markdown import as_markdown
-from reports.robustness_page import robustness_page
+from empathy_judge.judge.robustness.run import EACH, GROWN, POOL, Robustness, in_turns, measure_robustness
+from empathy_judge.reports.markdown import as_markdown
+from empathy_judge.reports.robustness_page import robustness_page
 
 CATALOGUE = read_perturbations()
 FAMILIES = [item for item in CATALOGUE if item.family]

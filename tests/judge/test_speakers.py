@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.records import EMOTIONS, danger_in
-from judge.scripted_conversations import OURS, next_words, read_sign, read_situations
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import EMOTIONS, danger_in
+from empathy_judge.judge.scripted_conversations import OURS, next_words, read_sign, read_situations
 
 REPLIES = {
     "asked": "That sounds hard. What happened then?",

@@ -4,7 +4,7 @@ from collections import Counter
 from hashlib import sha256
 from itertools import pairwise
 
-from judge.robustness.catalogue import KIND, TEST_REPLIES, UNKIND, read_replies
+from empathy_judge.judge.robustness.catalogue import KIND, TEST_REPLIES, UNKIND, read_replies
 
 TRAINING = read_replies("training")
 TEST = tuple(reply for reply in read_replies("test") if reply.round == 1)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.tables import SAMPLE_PROMPTS
-from nightly.config import SAMPLE_ANCHORS, check_name, read_config
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.tables import SAMPLE_PROMPTS
+from empathy_judge.nightly.config import SAMPLE_ANCHORS, check_name, read_config
 
 MODEL = '[[models]]\nmodel = "m"\nbase_url = "http://127.0.0.1:1/v1"\n'
 

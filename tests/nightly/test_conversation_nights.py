@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 from servers import ScriptedServer, answer_chat
 
-import cli
+from empathy_judge.commands import main as cli
 
 WARM = "I am so sorry, that must have been such a hard day for you. What was the worst of it?"
 

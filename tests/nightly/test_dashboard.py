@@ -21,12 +21,12 @@ from histories import (
     write_history,
 )
 
-import cli
-from data.text import slug
-from nightly.dashboard.build import LIST, build_dashboard, marked
-from nightly.dashboard.series import read_series, succession
-from nightly.history import open_history
-from nightly.schema import (
+from empathy_judge.commands import main as cli
+from empathy_judge.data.text import slug
+from empathy_judge.nightly.dashboard.build import LIST, build_dashboard, marked
+from empathy_judge.nightly.dashboard.series import read_series, succession
+from empathy_judge.nightly.history import open_history
+from empathy_judge.nightly.schema import (
     EmotionResult,
     GateResult,
     JudgedResponse,

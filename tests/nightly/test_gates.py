@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from histories import make_change
 
-from calibration.estimate import UNDEFINED, Estimate, Interval
-from calibration.monitoring.confidence_sequence import night_variance, recent_change, update
-from calibration.monitoring.drift import emotion_changes, paired_change
-from data.errors import UserError
-from nightly.changes import GateFigure, Label, ModelChange
-from nightly.gates import EXIT_CODES, CheckedModel, Gate, check_gates, gravest, read_gates
-from nightly.output import as_annotations, check_outcomes
-from nightly.schema import ModelResult, Outcome
-from reports.outputs import as_junit
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
+from empathy_judge.calibration.monitoring.confidence_sequence import night_variance, recent_change, update
+from empathy_judge.calibration.monitoring.drift import emotion_changes, paired_change
+from empathy_judge.data.errors import UserError
+from empathy_judge.nightly.changes import GateFigure, Label, ModelChange
+from empathy_judge.nightly.gates import EXIT_CODES, CheckedModel, Gate, check_gates, gravest, read_gates
+from empathy_judge.nightly.output import as_annotations, check_outcomes
+from empathy_judge.nightly.schema import ModelResult, Outcome
+from empathy_judge.reports.outputs import as_junit
 
 DROP = Gate(kind="good_share_drop", limit=5, subject="baseline")
 CONFIG = """

@@ -8,8 +8,8 @@ from history_contract import HistoryContract, export
 from postgres import PASSWORD, find_driver
 from sqlalchemy import create_engine, text
 
-from data.errors import OperationalError, UserError
-from nightly.history import KINDS, open_history
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.nightly.history import KINDS, open_history
 
 
 class TestSqlite(HistoryContract):

@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 from nightly_world import ANCHORS, CURT, GATES, NOW, PROMPTS, World, start_world
 
-import cli
-from calibration.monitoring.drift import paired_change
-from data.errors import OperationalError, UserError
-from nightly.changes import judge_shift
-from nightly.config import read_config
-from nightly.history import open_history
-from nightly.night import run_night
-from nightly.output import FinishedNight, sentences
-from nightly.schema import AnchorResult, NightRecord
+from empathy_judge.calibration.monitoring.drift import paired_change
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.nightly.changes import judge_shift
+from empathy_judge.nightly.config import read_config
+from empathy_judge.nightly.history import open_history
+from empathy_judge.nightly.night import run_night
+from empathy_judge.nightly.output import FinishedNight, sentences
+from empathy_judge.nightly.schema import AnchorResult, NightRecord
 
 pytestmark = pytest.mark.slow  # whole nights; the golden walks have three in the fast tier
 

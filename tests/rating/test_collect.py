@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 from fastapi import FastAPI
 from rating_plans import NAMES, made_replies, make_plan
 
-import cli
-from data.records import LABELS
-from data.tables import read_ratings, write_rows
-from rating.journal import Entry, Journal
-from rating.plan import RatingPlan, read_plan
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import read_ratings, write_rows
+from empathy_judge.rating.journal import Entry, Journal
+from empathy_judge.rating.plan import RatingPlan, read_plan
 
 
 def run(*words: object, code: int = 0) -> Result:
@@ -317,7 +317,7 @@ def test_the_page_counts_what_was_collected_from_sheets(
 
             asyncio.run(start_and_end())
 
-    monkeypatch.setattr("server.process.make_server", Ended)
+    monkeypatch.setattr("empathy_judge.server.process.make_server", Ended)
     said = run("rate", "open", folder, "--port", 0)
     counts = [line.split("  http")[0].split() for line in said.stdout.splitlines()]
     assert counts == [

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 from rating_plans import made_replies
 
-import cli
-from data.errors import UserError
-from data.records import Exchange, Judgment, judgment_of
-from data.tables import read_rows, write_rows
-from rating.journal import Entry, Journal
-from rating.next_draw import draw_next
-from rating.plan import RatingPlan, draw_plan, read_plan, read_texts
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange, Judgment, judgment_of
+from empathy_judge.data.tables import read_rows, write_rows
+from empathy_judge.rating.journal import Entry, Journal
+from empathy_judge.rating.next_draw import draw_next
+from empathy_judge.rating.plan import RatingPlan, draw_plan, read_plan, read_texts
 
 PAIR = ("quorvex-large", "blimtar-7b")
 

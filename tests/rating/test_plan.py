@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rating_plans import NAMES, made_replies, make_plan
 
-from data.errors import UserError
-from data.records import Exchange
-from rating.plan import ANCHORS, Drawn, RatingPlan, draw_plan, read_plan, read_texts, write_plan
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange
+from empathy_judge.rating.plan import ANCHORS, Drawn, RatingPlan, draw_plan, read_plan, read_texts, write_plan
 
 
 def counts_of(plan: RatingPlan) -> Counter[str]:

@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner
 from rating_plans import NAMES, make_plan, serving_plan
 
-import cli
-from data.errors import OperationalError, UserError
-from data.records import LABELS
-from data.tables import write_rows
-from rating.collect import collect, count_rated
-from rating.journal import JOURNAL_FILE, Journal, lock_plan
-from rating.plan import RatingPlan, read_plan
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import write_rows
+from empathy_judge.rating.collect import collect, count_rated
+from empathy_judge.rating.journal import JOURNAL_FILE, Journal, lock_plan
+from empathy_judge.rating.plan import RatingPlan, read_plan
 
 
 @pytest.fixture

@@ -23,12 +23,12 @@ from calibrated import (
     three_raters,
 )
 
-from calibration.estimate import UNDEFINED, Estimate, Interval
-from calibration.fit import CalibrationReport
-from data.records import to_plain
-from data.text import percent
-from reports.calibration.calibration_page import write_report
-from reports.charts import Line, Mark, dot_plot, line_chart, visible
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
+from empathy_judge.calibration.fit import CalibrationReport
+from empathy_judge.data.records import to_plain
+from empathy_judge.data.text import percent
+from empathy_judge.reports.calibration.calibration_page import write_report
+from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, visible
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (

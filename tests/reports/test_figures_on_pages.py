@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from repository import TESTS
 
-import cli
+from empathy_judge.commands import main as cli
 
 sys.path.append(str(TESTS / "golden"))
 from walk import make_ratings, make_replies, write_rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reports.progress import steps
+from empathy_judge.reports.progress import steps
 
 
 def test_progress_estimates_each_network_on_its_own(
@@ -10,7 +10,7 @@ def test_progress_estimates_each_network_on_its_own(
 ) -> None:
     """A teacher and its student in one split: the time of one does not predict the other's."""
     clock = iter([0.0, 1.0, 11.0, 1000.0, 1010.0, 1020.0])
-    monkeypatch.setattr("reports.progress.monotonic", lambda: next(clock))
+    monkeypatch.setattr("empathy_judge.reports.progress.monotonic", lambda: next(clock))
     with steps() as (on_split, on_step):
         on_split("epitome", 0, 7)
         for done, total in ((10, 100), (60, 100), (5, 50), (15, 50), (25, 50)):

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from served import serving
 
-from data.records import LABELS, Exchange
-from judge.base import load_judge
-from judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 
 ROW = {"prompt": "My dog died.", "response": "I am so sorry. How long was he with you?"}
 GIVEN = json.dumps(ROW)

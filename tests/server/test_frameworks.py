@@ -16,7 +16,7 @@ from repository import ROOT
 from served import NO_CLIENTS, ask, find_clients, get, serving
 from servers import Answer, Call, ScriptedServer
 
-from judge.base import load_judge
+from empathy_judge.judge.base import load_judge
 
 PAGE = ROOT / "docs" / "how-to" / "integrations.md"
 PROMPTFOO = ROOT / ".venv" / "tool-promptfoo" / "node_modules" / ".bin" / "promptfoo"

@@ -16,13 +16,13 @@ import pytest
 from served import LONGEST, WaitingJudge, ask, exchanges, get, held, post, raw_connection, serving, wait_held
 from servers import Answer, ScriptedServer
 
-from judge.base import Judge, load_judge
-from judge.cascade import CascadeJudge
-from judge.llm.prompted import PromptedJudge
-from judge.panel import PanelJudge
-from server.app import Limits
-from server.served_judge import ServedJudge
-from server.stdio import answer_lines
+from empathy_judge.judge.base import Judge, load_judge
+from empathy_judge.judge.cascade import CascadeJudge
+from empathy_judge.judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.panel import PanelJudge
+from empathy_judge.server.app import Limits
+from empathy_judge.server.served_judge import ServedJudge
+from empathy_judge.server.stdio import answer_lines
 
 JSON = {"Content-Type": "application/json"}
 
@@ -200,7 +200,7 @@ def test_headers_sent_byte_by_byte_are_cut_off(first: bytes) -> None:
 
 
 def test_a_body_sent_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.requests.BODY_TIMEOUT", 0.3)
+    monkeypatch.setattr("empathy_judge.server.requests.BODY_TIMEOUT", 0.3)
     with serving(load_judge("length"), idle_seconds=0.3) as url, raw_connection(url) as connection:
         head = post("/v1/score", b"x" * 1_000_000).partition(b"\r\n\r\n")[0]
         assert drip(connection, head + b"\r\n\r\n").startswith(b"HTTP/1.1 408")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records import Exchange, Turn
-from data.text import clean
-from judge.llm.prompt_injection import REPLY, SAID, delimit_exchange
-from server.http_errors import RequestRefused
-from server.requests import NoExchange, read_input
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.data.text import clean
+from empathy_judge.judge.llm.prompt_injection import REPLY, SAID, delimit_exchange
+from empathy_judge.server.http_errors import RequestRefused
+from empathy_judge.server.requests import NoExchange, read_input
 
 USER, ASSISTANT = {"role": "user", "content": "I won!"}, {"role": "assistant", "content": "Lovely!"}
 ROW = {"prompt": "I won!", "response": "Lovely!", "emotion": "proud"}

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from served import serving
 from talks import HEARD, KIND, STUCK, messages
 
-import cli
-from data.records import LABELS
-from judge.base import load_both_units
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
+from empathy_judge.judge.base import load_both_units
 
 SCORE = {"type": "score", "instructions": "How?", "levels": [{"label": label} for label in LABELS]}
 

@@ -14,15 +14,15 @@ from repository import ROOT, TESTS
 from served import NO_CLIENTS, WaitingJudge, ask, exchanges, find_clients, serving
 from servers import ScriptedServer, answer_decisions, known_component
 
-import cli
-from data.errors import UserError
-from data.records import LABELS, Exchange
-from data.tables import read_exchanges
-from judge.base import load_judge
-from judge.explanation import explain
-from judge.llm.decision import DecisionJudge
-from judge.llm.prompt_injection import delimit_exchange
-from server.served_judge import ServedJudge
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.explanation import explain
+from empathy_judge.judge.llm.decision import DecisionJudge
+from empathy_judge.judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 CLIENT = TESTS / "support" / "official_client.py"

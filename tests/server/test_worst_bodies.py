@@ -11,8 +11,8 @@ import pytest
 from served import LONGEST, get, serving
 from servers import ScriptedServer, answer_chat
 
-from judge.input_checks import why_unreadable
-from judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.input_checks import why_unreadable
+from empathy_judge.judge.llm.prompted import PromptedJudge
 
 SIZE = 1_000_000
 MOST = 10  # times the CPU time of a harmless body of the same size

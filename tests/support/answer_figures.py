@@ -14,7 +14,7 @@ from answer_worlds import BEYOND, WORLDS, measure
 from rated_systems import RatedSystems, differences_held, levels_held, rated_systems, signs
 from repository import ROOT
 
-from calibration.shares.transport import CalibratedModels
+from empathy_judge.calibration.shares.transport import CalibratedModels
 
 FILE: Final = ROOT / "docs" / "figures" / "answers.json"
 DEFAULT: Final = "classifier"

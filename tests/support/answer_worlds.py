@@ -15,12 +15,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from calibration.artifact import CALIBRATION_FILE, read_calibration
-from calibration.comparison.verdicts import ALPHA, LIKELY
-from calibration.estimate import Floats
-from calibration.shares import transport as transport_module
-from calibration.shares.transport import CalibratedModels, TargetModel, sign_probability, transport
-from judge.base import WEIGHTS
+from empathy_judge.calibration.artifact import CALIBRATION_FILE, read_calibration
+from empathy_judge.calibration.comparison.verdicts import ALPHA, LIKELY
+from empathy_judge.calibration.estimate import Floats
+from empathy_judge.calibration.shares import transport as transport_module
+from empathy_judge.calibration.shares.transport import (
+    CalibratedModels,
+    TargetModel,
+    sign_probability,
+    transport,
+)
+from empathy_judge.judge.base import WEIGHTS
 
 DRAWS: Final = 1000
 PAIRS: Final = 5  # with each draw's calibration

@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from calibration.bias.audits import FOUND, audit
-from calibration.pairing import Paired
-from data.records import POSITIVE_EMOTIONS
+from empathy_judge.calibration.bias.audits import FOUND, audit
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.data.records import POSITIVE_EMOTIONS
 
 Facts = tuple[dict[str, int], dict[str, str]]
 

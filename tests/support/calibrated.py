@@ -4,10 +4,10 @@ from functools import cache
 
 import numpy as np
 
-from calibration.fit import CalibrationReport, calibrate_judged
-from calibration.inputs import CalibrationOptions
-from data.judgments import Judged, judgment_of_row
-from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
+from empathy_judge.calibration.fit import CalibrationReport, calibrate_judged
+from empathy_judge.calibration.inputs import CalibrationOptions
+from empathy_judge.data.judgments import Judged, judgment_of_row
+from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 
 GOOD_SHARES = {"ada": 0.7, "bea/2": 0.5, "cyd": 0.3}
 RARE = "sad"  # the emotion with too few ratings to be told

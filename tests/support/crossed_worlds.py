@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import ndtri
 
-from calibration.comparison.stop_rule import MARGIN, half_widths, is_settled, spread_of
-from calibration.estimate import Floats
+from empathy_judge.calibration.comparison.stop_rule import MARGIN, half_widths, is_settled, spread_of
+from empathy_judge.calibration.estimate import Floats
 
 LOOKS: Final = 40  # at most, in a world as large as plans are
 

@@ -25,14 +25,14 @@ from typing import IO, Any
 
 from repository import ROOT
 
-from data.records import digest_json
+from empathy_judge.data.records import digest_json
 
 SEEDS = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
 TIMEOUT = 120.0
 LOADED = (
     *("numpy", "pydantic", "rich", "openai.resources.chat.completions", "h2.connection", "httpcore"),
-    *("sqlalchemy.dialects.sqlite", "judge.llm.endpoint", "judge.scoring"),
-    *("reports.progress", "reports.share_table"),
+    *("sqlalchemy.dialects.sqlite", "empathy_judge.judge.llm.endpoint", "empathy_judge.judge.scoring"),
+    *("empathy_judge.reports.progress", "empathy_judge.reports.share_table"),
 )
 SPENDS = ("open", "write", "os.mkdir")  # what a full disk refuses; it lets names change and files go
 NAMES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")  # as audit hooks call them
@@ -344,7 +344,7 @@ def _live(order: Mapping[str, Any], log: int) -> int:
     import traceback
 
     os.chdir(order["folder"])
-    import cli
+    from empathy_judge.commands import main as cli
 
     steps = Steps(order["folder"], order["fault"], log)
     steps.install()
@@ -415,6 +415,6 @@ def _serve(orders: Iterator[str]) -> None:
 if __name__ == "__main__":
     from importlib import import_module
 
-    for module in ("cli", *sys.argv[1:]):
+    for module in ("empathy_judge.commands.main", *sys.argv[1:]):
         import_module(module)
     _serve(iter(sys.stdin.readline, ""))

@@ -11,11 +11,11 @@ from typing import Any
 
 from repository import ROOT
 
-from calibration.estimate import Estimate, Interval
-from calibration.prompt_fit import PromptFit
-from data.records import EMOTIONS, LABELS
-from nightly.history import open_history
-from nightly.schema import (
+from empathy_judge.calibration.estimate import Estimate, Interval
+from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.data.records import EMOTIONS, LABELS
+from empathy_judge.nightly.history import open_history
+from empathy_judge.nightly.schema import (
     AnchorResult,
     ChangeResult,
     EmotionResult,

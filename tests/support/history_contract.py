@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 from histories import make_night, name_of, start_worker
 from sqlalchemy import create_engine, text
 
-import cli
-from calibration.estimate import UNDEFINED
-from data.errors import UserError
-from nightly.history import KINDS, History, open_history
-from nightly.schema import AnchorResult, EmotionResult, JudgedResponse, ModelResult
+from empathy_judge.calibration.estimate import UNDEFINED
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.nightly.history import KINDS, History, open_history
+from empathy_judge.nightly.schema import AnchorResult, EmotionResult, JudgedResponse, ModelResult
 
 
 def export(*arguments: object) -> Result:

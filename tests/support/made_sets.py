@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rows import write_csv
 
-from data.importers.rated_conversations import IEVAL_BOTS
-from data.importers.rated_replies import EPITOME_DIMENSIONS
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange, Turn
-from training.rated_sets import RatedItem
-from training.training_data import TrainingData
+from empathy_judge.data.importers.rated_conversations import IEVAL_BOTS
+from empathy_judge.data.importers.rated_replies import EPITOME_DIMENSIONS
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.training.rated_sets import RatedItem
+from empathy_judge.training.training_data import TrainingData
 
 WARM, COLD = "hug", "whatever"  # a reply with the one is Good, with the other Bad, with neither Okay
 WORKERS, POSTS = 12, 60  # each worker of iEval rates four talks of two replies

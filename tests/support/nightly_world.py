@@ -12,10 +12,10 @@ from pathlib import Path
 
 from servers import Answer, Call, ScriptedServer, answer_chat, answer_decisions
 
-from nightly.config import read_config
-from nightly.history import KINDS, open_history
-from nightly.night import run_night
-from nightly.output import FinishedNight
+from empathy_judge.nightly.config import read_config
+from empathy_judge.nightly.history import KINDS, open_history
+from empathy_judge.nightly.night import run_night
+from empathy_judge.nightly.output import FinishedNight
 
 FEELINGS = ("afraid", "angry", "joyful", "lonely", "proud", "sad")
 CURT = ("afraid", "angry", "lonely", "sad")

@@ -27,7 +27,7 @@ def make_judge_environment(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
     paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    (site / "judge.pth").write_text("\n".join(dict.fromkeys(paths)) + "\n", encoding="utf-8")
+    (site / "empathy_judge.judge.pth").write_text("\n".join(dict.fromkeys(paths)) + "\n", encoding="utf-8")
     return folder / "bin" / "python"
 
 

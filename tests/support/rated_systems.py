@@ -14,8 +14,8 @@ from unittest.mock import patch
 import numpy as np
 from system_means import SystemMean, read_system_means
 
-from calibration.shares import transport as transport_module
-from calibration.shares.transport import (
+from empathy_judge.calibration.shares import transport as transport_module
+from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
     side_beyond,

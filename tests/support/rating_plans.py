@@ -7,11 +7,11 @@ from threading import Event, Thread
 
 import httpx
 
-from data.records import Exchange, Turn
-from rating.plan import RatingPlan, draw_plan, write_plan
-from rating.rating_app import make_rating_app
-from server.middleware import own_hosts
-from server.process import make_server, open_socket, url_of
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.rating.plan import RatingPlan, draw_plan, write_plan
+from empathy_judge.rating.rating_app import make_rating_app
+from empathy_judge.server.middleware import own_hosts
+from empathy_judge.server.process import make_server, open_socket, url_of
 
 NAMES = ("quorvex-large", "blimtar-7b", "zendolo-mini")
 

@@ -54,7 +54,7 @@ def _start(
         port = free.getsockname()[1]
     # Never a model hub: what these servers serve lies on this disk.
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
-    log = folder / "server.log"
+    log = folder / "empathy_judge.server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, __file__, kind, str(port), str(folder)],

@@ -6,6 +6,25 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TESTS: Final = ROOT / "tests"
+PACKAGE: Final = "empathy_judge"
+# Rooms from the lowest to the highest; a room imports itself and those below its own step.
+STEPS: Final = (
+    ("data",),
+    ("calibration",),
+    ("judge",),
+    ("training", "reports"),
+    ("nightly", "emotionbench", "server"),
+    ("rating",),
+    ("commands",),
+)
+# Every module of the product by the name under which it is imported.
+MODULES: Final = {
+    ".".join([PACKAGE, *path.relative_to(ROOT).with_suffix("").parts])
+    .replace(f"{PACKAGE}.{PACKAGE}", PACKAGE)
+    .removesuffix(".__init__"): path
+    for room in (*(name for step in STEPS for name in step), PACKAGE)
+    for path in sorted((ROOT / room).rglob("*.py"))
+}
 SAMPLES: Final = ROOT / "data" / "samples"
 SHARED: Final = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from data.tables import write_rows
+from empathy_judge.data.tables import write_rows
 
 WORDS = ("so", "sorry", "that", "sounds", "hard", "tell", "me", "more", "if", "you", "like", "today")
 MODELS = ("ada", "bea", "cyd")

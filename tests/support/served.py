@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 from repository import ROOT
 
-from data.records import Exchange, Judgment, judgment_of, unscored
-from data.rubric import read_rubric
-from judge.base import Judge
-from server.app import Limits, make_app
-from server.middleware import own_hosts
-from server.process import make_server, open_socket, url_of
-from server.served_judge import PROBE, ServedJudge
+from empathy_judge.data.records import Exchange, Judgment, judgment_of, unscored
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.judge.base import Judge
+from empathy_judge.server.app import Limits, make_app
+from empathy_judge.server.middleware import own_hosts
+from empathy_judge.server.process import make_server, open_socket, url_of
+from empathy_judge.server.served_judge import PROBE, ServedJudge
 
 NO_CLIENTS = "no clients of other people: make .venv/.clients, or set CLIENTS_PYTHON"
 LONGEST = 120.0  # seconds; nothing here waits longer, and on a quiet machine a hundredth of it

@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
-from calibration.comparison.judged_models import ComparisonSettings, JudgedModel
-from calibration.estimate import Floats
-from calibration.shares.ppi import RatedModel, one_hot
-from calibration.shares.transport import CalibratedModels
-from data.records import LABELS
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings, JudgedModel
+from empathy_judge.calibration.estimate import Floats
+from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
+from empathy_judge.calibration.shares.transport import CalibratedModels
+from empathy_judge.data.records import LABELS
 
 RATED_CUTS = np.array([-1.4, -0.3])  # of `draw_models`
 CUTS = np.array([-0.9, 0.0])  # of `two_models`, whose standard deviations are on the same scale:

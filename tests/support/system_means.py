@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.artifact import CALIBRATION_FILE, read_calibration
-from calibration.cluster import contrast
-from data.importers import import_source
-from data.records import LABELS
-from judge.base import WEIGHTS
-from judge.onnx_model import CARD
-from training.trials import JUDGE, MODEL_APART, SETS_APART
+from empathy_judge.calibration.artifact import CALIBRATION_FILE, read_calibration
+from empathy_judge.calibration.cluster import contrast
+from empathy_judge.data.importers import import_source
+from empathy_judge.data.records import LABELS
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.onnx_model import CARD
+from empathy_judge.training.trials import JUDGE, MODEL_APART, SETS_APART
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"

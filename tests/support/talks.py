@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from data.records import Exchange, Turn
+from empathy_judge.data.records import Exchange, Turn
 
 HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
 KIND = [

@@ -24,7 +24,10 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HIDDEN = {".git", ".venv", "build", "runs", "tests"}  # of the repository, not part of the clone
 SECONDS = 300
-INSTALLED = f"import sys; sys.path[:0] = [{str(ROOT)!r}]; import cli; cli.main(prog_name='empathy-judge')"
+INSTALLED = (
+    f"import sys; sys.path[:0] = [{str(ROOT)!r}]\n"
+    "from empathy_judge.commands.main import main; main(prog_name='empathy-judge')"
+)
 # What differs between two machines or days: bars, digests, dates and times, also beside a cost in a table.
 VARYING = re.compile(
     r"[├─●┤·]{9,}|\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b|\b20\d\d-\d\d-\d\d\b|\bin \d+(\.\d+)? (s|min)\b"

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from calibration.estimate import Floats
-from calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change, update
+from empathy_judge.calibration.estimate import Floats
+from empathy_judge.calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change, update
 
 PROMPTS = 160
 SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities

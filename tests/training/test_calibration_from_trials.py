@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from calibration.artifact import JudgeIdentity
-from calibration.shares.transport import TargetModel, fit_line, transport
-from data.records import LABELS
-from data.tables import write_rows
-from training.calibration_from_trials import calibrate_trained, calibration_from_trials
-from training.trials import read_rows
+from empathy_judge.calibration.artifact import JudgeIdentity
+from empathy_judge.calibration.shares.transport import TargetModel, fit_line, transport
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.tables import write_rows
+from empathy_judge.training.calibration_from_trials import calibrate_trained, calibration_from_trials
+from empathy_judge.training.trials import read_rows
 
 LEVELS = {"ada": (2, 6, 12), "bea": (4, 6, 10), "cyd": (6, 6, 8), "dot": (8, 6, 6)}  # of 20 ratings
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import cli
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange, join_ratings
-from data.readers.conversations import split_conversation
-from data.records import Exchange, Rating, Turn
-from data.tables import write_rows
-from judge.robustness.catalogue import read_perturbations, read_replies
-from rating.journal import Entry, Journal
-from rating.plan import read_plan, read_texts
-from training.examples import (
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.readers.conversations import split_conversation
+from empathy_judge.data.records import Exchange, Rating, Turn
+from empathy_judge.data.tables import write_rows
+from empathy_judge.judge.robustness.catalogue import read_perturbations, read_replies
+from empathy_judge.rating.journal import Entry, Journal
+from empathy_judge.rating.plan import read_plan, read_texts
+from empathy_judge.training.examples import (
     GRADED_FRACTION,
     MIDDLE,
     SPREAD,
@@ -38,15 +38,15 @@ from training.examples import (
     put_constants,
     shuffle_replies,
 )
-from training.graded_replies import (
+from empathy_judge.training.graded_replies import (
     read_constant_replies,
     read_graded_replies,
     read_grades,
     read_written_replies,
 )
-from training.rated_sets import RatedItem
-from training.recipe import Recipe
-from training.training_data import TrainingData, read_training_data, without_situations
+from empathy_judge.training.rated_sets import RatedItem
+from empathy_judge.training.recipe import Recipe
+from empathy_judge.training.training_data import TrainingData, read_training_data, without_situations
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
@@ -186,7 +186,7 @@ def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
 
 def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     graded, other = EXCHANGES
-    monkeypatch.setattr("training.examples.read_grades", lambda: {graded.content_digest: 80})
+    monkeypatch.setattr("empathy_judge.training.examples.read_grades", lambda: {graded.content_digest: 80})
     ratings = [RatedExchange(exchange=each, target=(0, 0, 1), rater="r") for each in (graded, other)]
     first, second = add_grades(examples_from_ratings(ratings))
     assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)

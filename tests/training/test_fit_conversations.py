@@ -4,10 +4,10 @@ import random
 
 from talks import talk
 
-from data.readers.conversations import split_conversation
-from judge.base import load_judge
-from judge.conversations.features import START, conversation_features
-from training.fit_conversations import (
+from empathy_judge.data.readers.conversations import split_conversation
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.conversations.features import START, conversation_features
+from empathy_judge.training.fit_conversations import (
     SYSTEMS_APART,
     RatedConversation,
     fit,
@@ -15,8 +15,8 @@ from training.fit_conversations import (
     splits,
     try_out,
 )
-from training.rated_sets import RatedItem
-from training.trials import SETS_APART
+from empathy_judge.training.rated_sets import RatedItem
+from empathy_judge.training.trials import SETS_APART
 
 
 def made(count: int = 90, seed: int = 3) -> list[RatedConversation]:

@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn import metrics
 
-from calibration.estimate import Estimate
-from calibration.pairing import given_labels
-from data.records import to_plain
-from training.held_out import (
+from empathy_judge.calibration.estimate import Estimate
+from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.data.records import to_plain
+from empathy_judge.training.held_out import (
     HeldOut,
     HeldOutEvaluation,
     evaluate_held_out,

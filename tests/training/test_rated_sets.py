@@ -6,11 +6,17 @@ import pytest
 from made_sets import write_external_sets
 from repository import SHARED, dataset
 
-from data.errors import UserError
-from data.readers.conversations import split_conversation
-from data.records import Exchange, Turn
-from training.rated_sets import EXTERNAL_SETS, RATED_SETS, RatedItem, drop_shared, read_rated_set
-from training.recipe import build_recipe
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.conversations import split_conversation
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.training.rated_sets import (
+    EXTERNAL_SETS,
+    RATED_SETS,
+    RatedItem,
+    drop_shared,
+    read_rated_set,
+)
+from empathy_judge.training.recipe import build_recipe
 
 HURT = "I am sorry that it still hurts so very much."
 

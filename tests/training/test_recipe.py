@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange
-from training.environment import BASES, PUBLISHED_BASES
-from training.rated_sets import RATED_SETS, read_rated_set
-from training.recipe import RECIPES, STUDY, Recipe, build_recipe, lineage, read_recipe
-from training.training_data import TrainingData
-from training.trials import measure_trial, read_rows
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.training.environment import BASES, PUBLISHED_BASES
+from empathy_judge.training.rated_sets import RATED_SETS, read_rated_set
+from empathy_judge.training.recipe import RECIPES, STUDY, Recipe, build_recipe, lineage, read_recipe
+from empathy_judge.training.training_data import TrainingData
+from empathy_judge.training.trials import measure_trial, read_rows
 
 OPEN_JUDGE = Path(__file__).parents[2] / "docs" / "figures" / "open-judge"
 APACHE = ("smollm2", "qwen2.5-coder-1.5b")  # bases that their publishers offer under Apache-2.0

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from training.rated_sets import read_rated_set
-from training.recipe import STUDY, Recipe
-from training.training_data import TrainingData
-from training.trials import BASELINES, PARTS, Split, fit_length, split_evaluated, split_parts
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.training.rated_sets import read_rated_set
+from empathy_judge.training.recipe import STUDY, Recipe
+from empathy_judge.training.training_data import TrainingData
+from empathy_judge.training.trials import BASELINES, PARTS, Split, fit_length, split_evaluated, split_parts
 
 
 def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(

@@ -31,8 +31,8 @@ from faults import Campaign, Harm, Nursery, open_nursery  # noqa: E402
 from rating_plans import make_plan  # noqa: E402
 from test_kills import CASES, KINDS, LOADED  # noqa: E402
 
-from data.records import LABELS  # noqa: E402
-from rating.journal import JOURNAL_FILE  # noqa: E402
+from empathy_judge.data.records import LABELS  # noqa: E402
+from empathy_judge.rating.journal import JOURNAL_FILE  # noqa: E402
 
 COMMANDS: Final = (
     "nightly",
@@ -95,7 +95,12 @@ def disturb(name: str, wanted: int, first: int) -> Row:
 
 
 def start_nursery(stack: ExitStack) -> tuple[Nursery, Path]:
-    modules = (*LOADED, "rating.rating_app", "server.process", "server.middleware")
+    modules = (
+        *LOADED,
+        "empathy_judge.rating.rating_app",
+        "empathy_judge.server.process",
+        "empathy_judge.server.middleware",
+    )
     return stack.enter_context(open_nursery(*modules)), Path(stack.enter_context(TemporaryDirectory()))
 
 

@@ -48,7 +48,7 @@ def run_year(nights: int) -> int:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
     from nightly_world import CURT, start_world
 
-    from nightly.history import open_history
+    from empathy_judge.nightly.history import open_history
 
     codes: Counter[str] = Counter()
     repeated = 0
@@ -86,7 +86,7 @@ def run_year(nights: int) -> int:
 def _run_night(number: int) -> str:
     from click.testing import CliRunner
 
-    import cli
+    from empathy_judge.commands import main as cli
 
     night = (FIRST + timedelta(days=number)).isoformat()
     words = ["nightly", "n.toml", "--night", night, "--now", f"{night}T02:00:00+00:00"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from histories import EVIL, MODELS, NASTY_MODEL, write_history
 
-from nightly.dashboard.build import build_dashboard
-from nightly.history import open_history
+from empathy_judge.nightly.dashboard.build import build_dashboard
+from empathy_judge.nightly.history import open_history
 
 Open = Callable[..., Any]
 

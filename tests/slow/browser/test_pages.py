@@ -10,9 +10,9 @@ from calibrated import calibrate_world, make_world, single_rating
 from click.testing import CliRunner
 from repository import SAMPLES
 
-import cli
-from judge.scripted_conversations import OURS, next_words, read_situations
-from reports.calibration.calibration_page import write_report
+from empathy_judge.commands import main as cli
+from empathy_judge.judge.scripted_conversations import OURS, next_words, read_situations
+from empathy_judge.reports.calibration.calibration_page import write_report
 
 PHONE, SMALL, DESK = 390, 320, 1180
 OPEN_ALL = "document.querySelectorAll('details').forEach(item => { item.open = true })"

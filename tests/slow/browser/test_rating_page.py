@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 from rating_plans import NAMES, made_replies, make_plan, serving_plan
 
-import cli
-from data.records import LABELS
-from rating.plan import RatingPlan, draw_plan, write_plan
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
+from empathy_judge.rating.plan import RatingPlan, draw_plan, write_plan
 
 PEOPLE, EACH = 8, 50
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -9,9 +9,9 @@ import pytest
 from served import serving
 from servers import Answer, Call, ScriptedServer
 
-from data.records import LABELS, Exchange
-from judge.base import load_judge
-from server.app import page_html
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.judge.base import load_judge
+from empathy_judge.server.app import page_html
 
 PHONE, SMALL, DESK = 375, 320, 1180
 NASTY = (

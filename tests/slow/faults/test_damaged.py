@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from faults import seeds
 
-import cli
-from data.rubric import read_rubric
-from data.tables import write_rows
-from judge.classifier.judge import ClassifierJudge
-from judge.llm.judge_prompt import default_program, write_program
+from empathy_judge.commands import main as cli
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.data.tables import write_rows
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.llm.judge_prompt import default_program, write_program
 
 JUDGE = ("score", "replies.jsonl", "--judge", "judge.toml", "--out", "OUT")
 LENGTH = ("score", "replies.jsonl", "--judge", "length", "--calibration", "none")

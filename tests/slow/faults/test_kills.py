@@ -17,16 +17,36 @@ from nightly_world import World
 from rating_plans import make_plan
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-from data.records import LABELS
-from emotionbench.questionnaires import read_questionnaire
-from rating.journal import Entry, Journal
+from empathy_judge.data.records import LABELS
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
+from empathy_judge.rating.journal import Entry, Journal
 
 LOADED = (
-    *("calibration.comparison.compare_runs", "commands.calibrate", "emotionbench.administer"),
-    *("judge.cascade", "judge.llm.answer_prompts", "judge.llm.batch", "judge.llm.decision", "judge.panel"),
-    *("nightly.dashboard.build", "nightly.night", "rating.collect", "rating.handouts"),
-    *("reports.calibration.calibration_page", "reports.html", "reports.terminal"),
-    *("commands.compare", "commands.nightly", "commands.rate", "commands.score"),
+    *(
+        "empathy_judge.calibration.comparison.compare_runs",
+        "empathy_judge.commands.calibrate",
+        "empathy_judge.emotionbench.administer",
+    ),
+    *(
+        "empathy_judge.judge.cascade",
+        "empathy_judge.judge.llm.answer_prompts",
+        "empathy_judge.judge.llm.batch",
+        "empathy_judge.judge.llm.decision",
+        "empathy_judge.judge.panel",
+    ),
+    *(
+        "empathy_judge.nightly.dashboard.build",
+        "empathy_judge.nightly.night",
+        "empathy_judge.rating.collect",
+        "empathy_judge.rating.handouts",
+    ),
+    *("empathy_judge.reports.calibration.calibration_page", "reports.html", "empathy_judge.reports.terminal"),
+    *(
+        "empathy_judge.commands.compare",
+        "empathy_judge.commands.nightly",
+        "empathy_judge.commands.rate",
+        "empathy_judge.commands.score",
+    ),
     *("jinja2", "onnxruntime", "scipy.stats", "scipy.optimize", "tokenizers"),
 )
 COUNT = 24
@@ -198,7 +218,7 @@ def write_nights(folder: Path) -> None:
 def score_length(folder: Path) -> None:
     from click.testing import CliRunner
 
-    import cli
+    from empathy_judge.commands import main as cli
 
     write_responses(folder)
     words = ["score", str(folder / "responses.jsonl"), "--judge", "length", "--out", str(folder / "run")]

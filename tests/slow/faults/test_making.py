@@ -9,10 +9,20 @@ import pytest
 from faults import Campaign, Case, Nursery, open_nursery
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from training.recipe import Recipe
+from empathy_judge.training.recipe import Recipe
 
-LOADED = ("judge.llm.optimize_prompt", "dspy", "training.make", "training.fine_tune")
-LOADED += ("training.export", "transformers.models.llama.modeling_llama", "onnxscript", "onnxruntime")
+LOADED = (
+    "empathy_judge.judge.llm.optimize_prompt",
+    "dspy",
+    "empathy_judge.training.make",
+    "empathy_judge.training.fine_tune",
+)
+LOADED += (
+    "empathy_judge.training.export",
+    "transformers.models.llama.modeling_llama",
+    "onnxscript",
+    "onnxruntime",
+)
 LOADED += ("sklearn.linear_model", "pandas")
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nightly_world import World, start_world
 from repository import ROOT
 
-import cli
+from empathy_judge.commands import main as cli
 
 CLI = ROOT / "cli.py"
 NOW = ("--now", "2026-12-01T02:00:00+00:00")

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from repository import TESTS
 from served import serving
 
-from judge.base import load_judge
+from empathy_judge.judge.base import load_judge
 
 schemathesis = pytest.importorskip("schemathesis")
 sys.path.insert(0, str(TESTS / "fuzz"))

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from repository import ROOT, SAMPLES
 
-import cli
+from empathy_judge.commands import main as cli
 
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
@@ -195,7 +195,7 @@ def test_what_is_installed_works_in_a_project_with_its_own_data_package(
 
     command = installed / "empathy-judge"
     assert "Usage: empathy-judge" in run(command, "--help")
-    assert cli.VERSION in run(command, "--version")
+    assert cli.__version__ in run(command, "--version")
     assert "Exit codes" in run(command, "skill")
     rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()[:36]
     warm = [row for row in rows if json.loads(row)["model"] == "demo-warm"]

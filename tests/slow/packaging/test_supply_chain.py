@@ -189,7 +189,7 @@ print(len({modules!r}) - len(missing))
 def test_help_and_scoring_ask_no_network(tmp_path: Path) -> None:
     code = f"""
 from click.testing import CliRunner
-import cli
+from empathy_judge.commands import main as cli
 scoring = "score data/samples/responses.jsonl --judge length --limit 60 --out {tmp_path}/run"
 for line in [*(name + " --help" for name in cli.COMMANDS), scoring]:
     found = CliRunner().invoke(cli.main, line.split())

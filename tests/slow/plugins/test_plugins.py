@@ -15,9 +15,9 @@ from own_project import make_judge_environment, make_project
 from repository import ROOT, SAMPLES, TESTS
 from served import serving
 
-from data.records import Exchange
-from judge.base import load_judge
-from judge.llm.answer_prompts import write_messages
+from empathy_judge.data.records import Exchange
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm.answer_prompts import write_messages
 
 HERE = Path(__file__).parent
 QUIET = {  # what tools would else tell their makers, or ask a hub

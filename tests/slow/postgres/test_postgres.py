@@ -11,8 +11,8 @@ from history_contract import HistoryContract, ProcessContract
 from postgres import PASSWORD, find_driver, find_postgres, start_postgres
 from sqlalchemy import create_engine, text
 
-from data.errors import OperationalError
-from nightly.history import open_history
+from empathy_judge.data.errors import OperationalError
+from empathy_judge.nightly.history import open_history
 
 DATABASES = count()
 

@@ -14,9 +14,10 @@ from urllib.parse import quote
 import pytest
 from batch_servers import BatchServer, answer_line
 from click.testing import CliRunner
+from repository import ROOT
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-import cli
+from empathy_judge.commands import main as cli
 
 CANARY = "sk-proj-canary7f3a9c51+d2e84b06=QZ"
 KEY_ENV = "CANARY_API_KEY"
@@ -203,8 +204,8 @@ def test_a_bug_and_a_verbose_library_print_no_key(tmp_path: Path, home: Path) ->
     judge = write_toml(tmp_path / "judge.toml", "http://127.0.0.1:9/v1", kind="decision")
     code = (
         "import logging, cgitb, sys; logging.basicConfig(level=logging.DEBUG)\n"
-        "from judge.base import load_judge\n"
-        "from data.records import Exchange\n"
+        "from empathy_judge.judge.base import load_judge\n"
+        "from empathy_judge.data.records import Exchange\n"
         f"judge = load_judge({str(judge)!r})\n"
         "print(judge.endpoint, vars(judge.endpoint), judge.__dict__)\n"
         "try:\n"
@@ -215,7 +216,7 @@ def test_a_bug_and_a_verbose_library_print_no_key(tmp_path: Path, home: Path) ->
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
-        cwd=Path(cli.__file__).parent,
+        cwd=Path(str(ROOT / "cli.py")).parent,
         capture_output=True,
         env=os.environ | {"HTTPX_LOG_LEVEL": "trace"},
         timeout=120,

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from served import LONGEST, exchanges, get, held, post, raw_connection
 
-from server.process import open_socket
+from empathy_judge.server.process import open_socket
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

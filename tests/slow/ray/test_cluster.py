@@ -9,10 +9,10 @@ import psutil
 import pytest
 from rows import write_shards
 
-from data.storage import find_source
-from judge.base import load_judge
-from judge.ray_engine import QUIET, ROOT, own_token, score_ray
-from judge.scoring import score_file
+from empathy_judge.data.storage import find_source
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.ray_engine import QUIET, ROOT, own_token, score_ray
+from empathy_judge.judge.scoring import score_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}

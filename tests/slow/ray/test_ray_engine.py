@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 from rows import make_rows, write_many, write_shards
 
-import cli
-from data.errors import OperationalError, UserError
-from data.storage import find_source, find_sources
-from judge.base import load_judge
-from judge.ray_engine import score_ray, start_ray
-from judge.scoring import SummarizedRun, score_file
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.storage import find_source, find_sources
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.ray_engine import score_ray, start_ray
+from empathy_judge.judge.scoring import SummarizedRun, score_file
 
 FILES = ("judgments.jsonl", "summary.json", "plan.json")
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # its own, of itself

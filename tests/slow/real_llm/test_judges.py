@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from real_servers import find_smollm2, start_llama_server
 
-import cli
-from data.records import Exchange
-from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
-from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
-from judge.llm.prompted import PromptedJudge
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
+from empathy_judge.judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
+from empathy_judge.judge.llm.prompted import PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SHORT_RUBRIC = """

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from repository import ROOT, SAMPLES
 
-import cli
-from data.records import LABELS
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import LABELS
 
 NIGHTS = {"2026-12-01": "demo-warm", "2026-12-02": "demo-warm", "2026-12-03": "demo-curt"}
 

@@ -19,11 +19,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # as a script, too
 
 from repository import SHARED, dataset  # noqa: E402
 
-from calibration.prompt_fit import UNCHECKED, UNRESPONSIVE, PromptFit, measure_fit  # noqa: E402
-from data.importers import import_source  # noqa: E402
-from data.readers.conversations import split_conversation  # noqa: E402
-from data.records import Exchange, Turn  # noqa: E402
-from judge.embeddings import (  # noqa: E402
+from empathy_judge.calibration.prompt_fit import UNCHECKED, UNRESPONSIVE, PromptFit, measure_fit  # noqa: E402
+from empathy_judge.data.importers import import_source  # noqa: E402
+from empathy_judge.data.readers.conversations import split_conversation  # noqa: E402
+from empathy_judge.data.records import Exchange, Turn  # noqa: E402
+from empathy_judge.judge.embeddings import (  # noqa: E402
     MAX_REPLIES,
     embed,
     group_of,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from repository import SAMPLES
 
-from data.records import Exchange, Judgment
-from data.tables import read_exchanges
-from judge.base import load_judge
-from judge.classifier.judge import ClassifierJudge
-from judge.robustness.catalogue import read_replies
-from judge.robustness.run import Robustness, measure_robustness
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.robustness.catalogue import read_replies
+from empathy_judge.judge.robustness.run import Robustness, measure_robustness
 
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
 # Of replies written to try a judge: what the shipped one was measured at, and room for a small sample. Of the

@@ -13,20 +13,20 @@ import pytest
 from simulated_ratings import MIDDLE, Design, World, calibrated, draw_models, truth, two_models
 from watched_nights import SPREAD
 
-from calibration.agreement.judge_vs_people import agreement
-from calibration.agreement.metrics import TABLE_STATISTICS
-from calibration.bias.rewrite_effects import mean_change
-from calibration.bootstrap import mean_intervals, resample_clusters
-from calibration.cluster import clustered_share
-from calibration.comparison.differences import differences
-from calibration.comparison.judged_models import ComparisonSettings, compared_level
-from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
-from calibration.monitoring.confidence_sequence import recent_change, update
-from calibration.monitoring.drift import split_change
-from calibration.pairing import Paired
-from calibration.shares.correction import calibrated_models, correct
-from calibration.shares.ppi import ppi_estimate, rated_difference
-from data.records import LABELS
+from empathy_judge.calibration.agreement.judge_vs_people import agreement
+from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS
+from empathy_judge.calibration.bias.rewrite_effects import mean_change
+from empathy_judge.calibration.bootstrap import mean_intervals, resample_clusters
+from empathy_judge.calibration.cluster import clustered_share
+from empathy_judge.calibration.comparison.differences import differences
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings, compared_level
+from empathy_judge.calibration.estimate import Estimate, Interval, estimate_of, independent_difference
+from empathy_judge.calibration.monitoring.confidence_sequence import recent_change, update
+from empathy_judge.calibration.monitoring.drift import split_change
+from empathy_judge.calibration.pairing import Paired
+from empathy_judge.calibration.shares.correction import calibrated_models, correct
+from empathy_judge.calibration.shares.ppi import ppi_estimate, rated_difference
+from empathy_judge.data.records import LABELS
 
 Hits = Mapping[str, bool]
 DRAWS = 2000

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from simulated_ratings import calibrated, label_shares, two_models, without_ratings
 
-from calibration.comparison.differences import differences
-from calibration.comparison.judged_models import ComparisonSettings
+from empathy_judge.calibration.comparison.differences import differences
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 
 DRAWS = 100
 

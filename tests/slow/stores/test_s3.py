@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from rows import make_rows, write_shards
 
-import cli
-from data.storage import Remote
+from empathy_judge.commands import main as cli
+from empathy_judge.data.storage import Remote
 
 NAMES = {"a.jsonl": 40, "b.csv": 30, "c.parquet": 50}
 FILES = ("judgments.jsonl", "summary.json", "plan.json")

@@ -14,17 +14,17 @@ from repository import SAMPLES
 from safetensors.numpy import load_file
 
 import training.export
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from data.tables import read_exchanges
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import normalize, prepare
-from judge.onnx_model import CARD, MODEL
-from training.make import export, make_judge
-from training.network import TrainedNetworks, load_network, make_network, save_network
-from training.recipe import Recipe
-from training.training_data import TrainingData
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import normalize, prepare
+from empathy_judge.judge.onnx_model import CARD, MODEL
+from empathy_judge.training.make import export, make_judge
+from empathy_judge.training.network import TrainedNetworks, load_network, make_network, save_network
+from empathy_judge.training.recipe import Recipe
+from empathy_judge.training.training_data import TrainingData
 
 TEXT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": [], "caveat": "not measured"}
 

@@ -15,11 +15,17 @@ from made_sets import COLD, WARM, speak
 from sklearn.metrics import roc_auc_score
 
 import training.fine_tune
-from data.errors import UserError
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from training.examples import GRADES, OURS, TrainingExample, examples_from_ratings, examples_from_sets
-from training.fine_tune import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.training.examples import (
+    GRADES,
+    OURS,
+    TrainingExample,
+    examples_from_ratings,
+    examples_from_sets,
+)
+from empathy_judge.training.fine_tune import (
     RatingEffects,
     distill,
     distillation_texts,
@@ -29,10 +35,10 @@ from training.fine_tune import (
     predict_targets,
     train_judge,
 )
-from training.network import TrainedNetworks, load_base
-from training.rated_sets import RatedItem
-from training.recipe import NetworkData, Recipe, lineage
-from training.training_data import TrainingData
+from empathy_judge.training.network import TrainedNetworks, load_base
+from empathy_judge.training.rated_sets import RatedItem
+from empathy_judge.training.recipe import NetworkData, Recipe, lineage
+from empathy_judge.training.training_data import TrainingData
 
 HELD_OUT = ("batch-8", "batch-9")
 
@@ -289,8 +295,8 @@ def test_each_network_uses_the_data_that_its_recipe_names(
                 used_by[name].add(GRADES)
         raise StopIteration
 
-    monkeypatch.setattr("training.fine_tune.fine_tune", fine_tune)
-    monkeypatch.setattr("training.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
+    monkeypatch.setattr("empathy_judge.training.fine_tune.fine_tune", fine_tune)
+    monkeypatch.setattr("empathy_judge.training.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
     graded = [example.exchange.content_digest for example in seen]
     recipe = replace(lineage(taught_recipe)[1], networks=list(get_args(NetworkData)), ours=0.5, grades=1.0)
     with pytest.raises(StopIteration):

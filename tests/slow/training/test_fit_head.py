@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import cli
-from data.records import Exchange
-from data.tables import SAMPLE_PROMPTS, Prompts
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.tables import SAMPLE_PROMPTS, Prompts
 
 # These raters dislike comfort and like curt replies; the default judge does not.
 REPLIES = {

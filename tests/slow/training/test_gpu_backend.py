@@ -13,19 +13,19 @@ from repository import SAMPLES
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaModel
 
-from data.errors import UserError
-from data.records import Exchange, Judgment
-from data.tables import read_exchanges, write_rows
-from judge.base import WEIGHTS
-from judge.classifier import gpu_backend
-from judge.classifier import judge as classifier
-from judge.classifier.gpu_backend import Decoder, dequantize, read_weights
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import ReplyTokenizer
-from judge.onnx_model import CARD, MODEL
-from judge.scoring import score_file
-from training.export import write_decoder
-from training.network import JudgeNetwork
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.tables import read_exchanges, write_rows
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.classifier import gpu_backend
+from empathy_judge.judge.classifier import judge as classifier
+from empathy_judge.judge.classifier.gpu_backend import Decoder, dequantize, read_weights
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer
+from empathy_judge.judge.onnx_model import CARD, MODEL
+from empathy_judge.judge.scoring import score_file
+from empathy_judge.training.export import write_decoder
+from empathy_judge.training.network import JudgeNetwork
 
 SIZES = {"vocab_size": 49152, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3}
 HEADS = {

@@ -12,20 +12,26 @@ from repository import SAMPLES
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2Model
 
-import cli
-from data.errors import UserError
-from data.records import Exchange
-from data.storage import digest_file
-from data.tables import read_exchanges
-from judge.base import WEIGHTS
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.large_judge import AdaptedNetwork, LargeJudge
-from judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
-from judge.onnx_model import CARD
-from judge.scoring import score_file
-from training.export_adapter import write_adapter
-from training.network import JudgeNetwork, TrainedNetworks, load_network, make_network, save_network
-from training.recipe import Recipe
+from empathy_judge.commands import main as cli
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.storage import digest_file
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.large_judge import AdaptedNetwork, LargeJudge
+from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
+from empathy_judge.judge.onnx_model import CARD
+from empathy_judge.judge.scoring import score_file
+from empathy_judge.training.export_adapter import write_adapter
+from empathy_judge.training.network import (
+    JudgeNetwork,
+    TrainedNetworks,
+    load_network,
+    make_network,
+    save_network,
+)
+from empathy_judge.training.recipe import Recipe
 
 RESPONSES = SAMPLES / "responses.jsonl"
 
@@ -72,8 +78,8 @@ def test_the_judge_predicts_as_trained(trained: TrainedNetworks, monkeypatch: py
     assert judged.std(axis=0).max() > 0.05, "else nothing could differ"
     assert np.abs(judged - trained.predict(exchanges)).max() < 1e-4
     # With the CPU in place of a GPU: bfloat16, and batches over the whole file.
-    monkeypatch.setattr("judge.classifier.judge.why_no_gpu", lambda: "")
-    monkeypatch.setattr("judge.classifier.large_judge.CUDA", "cpu")
+    monkeypatch.setattr("empathy_judge.judge.classifier.judge.why_no_gpu", lambda: "")
+    monkeypatch.setattr("empathy_judge.judge.classifier.large_judge.CUDA", "cpu")
     on_gpu = LargeJudge(weights="judge", base="base/model.safetensors")
     on_gpu.decoder = AdaptedNetwork(on_gpu.pretrained[0], on_gpu.folder, "cpu", None)
     whole = list(score_file(RESPONSES, judge=on_gpu, out="gpu").judgments())
@@ -97,7 +103,9 @@ def test_refusals_name_the_fix(trained: TrainedNetworks, monkeypatch: pytest.Mon
         LargeJudge(weights="judge")
     Path("base/model.safetensors").write_bytes(b"another")
     assert "SHA-256" in score("--judge", "large.toml").stderr
-    monkeypatch.setattr("judge.classifier.large_judge.find_spec", lambda name: name != "peft" or None)
+    monkeypatch.setattr(
+        "empathy_judge.judge.classifier.large_judge.find_spec", lambda name: name != "peft" or None
+    )
     assert "needs peft: " in score("--judge", "large.toml").stderr
 
 

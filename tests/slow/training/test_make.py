@@ -13,17 +13,17 @@ import torch
 from click.testing import Result
 
 import training.make
-from data.rated_exchanges import RatedExchange
-from data.records import Exchange
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import normalize, write_context
-from judge.onnx_model import CARD, read_card
-from training.export import SingleExchangeModel
-from training.make import make_judge
-from training.model_card import DEFAULT_TEXT, state_caveat
-from training.network import TrainedNetworks, load_base, load_network, make_network, pad_tokens
-from training.recipe import Recipe, lineage
-from training.training_data import TrainingData
+from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.records import Exchange
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import normalize, write_context
+from empathy_judge.judge.onnx_model import CARD, read_card
+from empathy_judge.training.export import SingleExchangeModel
+from empathy_judge.training.make import make_judge
+from empathy_judge.training.model_card import DEFAULT_TEXT, state_caveat
+from empathy_judge.training.network import TrainedNetworks, load_base, load_network, make_network, pad_tokens
+from empathy_judge.training.recipe import Recipe, lineage
+from empathy_judge.training.training_data import TrainingData
 
 TEXT = {"name": "mine", **DEFAULT_TEXT, "caveat": state_caveat({})}
 

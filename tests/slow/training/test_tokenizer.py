@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from data.records import Exchange, Turn
-from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import (
+from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.preprocessing import (
     CONTEXT_END,
     CONTEXT_START,
     ENCODER_TOKENS,
@@ -19,8 +19,8 @@ from judge.classifier.preprocessing import (
     ReplyTokenizer,
     write_context,
 )
-from training.make import hash_files
-from training.recipe import Recipe
+from empathy_judge.training.make import hash_files
+from empathy_judge.training.recipe import Recipe
 
 EXCHANGE = Exchange(
     id="1",
@@ -137,9 +137,9 @@ class Recorder:
 def test_training_and_scoring_read_the_same(
     tmp_path: Path, tiny_base: Path, tiny_decoder: Path, is_decoder: bool
 ) -> None:
-    from training.examples import TrainingExample
-    from training.fine_tune import RatingEffects, make_batches
-    from training.network import load_base
+    from empathy_judge.training.examples import TrainingExample
+    from empathy_judge.training.fine_tune import RatingEffects, make_batches
+    from empathy_judge.training.network import load_base
 
     base = tiny_decoder if is_decoder else tiny_base
     recipe = Recipe(base=str(base), drop_context=0.0)

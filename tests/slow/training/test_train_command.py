@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 from repository import ROOT
 
-import cli
-from data.records import Exchange, Rating
-from data.tables import write_rows
-from judge.base import load_judge
-from judge.classifier.judge import ClassifierJudge
-from training.recipe import Recipe
-from training.trials import read_rows
+from empathy_judge.commands import main as cli
+from empathy_judge.data.records import Exchange, Rating
+from empathy_judge.data.tables import write_rows
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.training.recipe import Recipe
+from empathy_judge.training.trials import read_rows
 
 Train = Callable[..., Result]
 Write = Callable[[Recipe], Path]
@@ -238,7 +238,7 @@ def test_a_rebuild_refuses_other_data_other_files_and_cards_that_record_too_litt
     differing = run("train", *rated_files, "--from-card", other, "--out", tmp_path / "out")
     assert differing.exit_code == 5 and "P(Good) differs by " in differing.stderr
     assert "torch " in differing.stderr
-    monkeypatch.setattr("training.make.MAX_REBUILT_CHANGE", 1.0)
+    monkeypatch.setattr("empathy_judge.training.make.MAX_REBUILT_CHANGE", 1.0)
     near = run("train", *rated_files, "--from-card", other, "--out", tmp_path / "out")
     assert near.exit_code == 0 and "P(Good) differs by " in near.stdout
     changed["recipe"]["style"] = True

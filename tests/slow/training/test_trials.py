@@ -14,16 +14,16 @@ from made_sets import COLD, WARM, make_sharing_corpus, words_of
 from repository import SHARED
 
 import training.fine_tune
-from data.errors import UserError
-from data.importers import import_source
-from data.rated_exchanges import RatedExchange, join_ratings
-from data.records import LABELS, Exchange
-from training.examples import TrainingExample
-from training.network import TrainedNetworks
-from training.rated_sets import RATED_SETS, drop_shared, read_rated_set
-from training.recipe import Recipe, lineage
-from training.training_data import TrainingData
-from training.trials import (
+from empathy_judge.data.errors import UserError
+from empathy_judge.data.importers import import_source
+from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.training.examples import TrainingExample
+from empathy_judge.training.network import TrainedNetworks
+from empathy_judge.training.rated_sets import RATED_SETS, drop_shared, read_rated_set
+from empathy_judge.training.recipe import Recipe, lineage
+from empathy_judge.training.training_data import TrainingData
+from empathy_judge.training.trials import (
     BASELINES,
     JUDGE,
     MODEL_APART,

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from repository import SAMPLES
 
-from data.records import Exchange
-from data.tables import read_exchanges
-from judge.classifier.preprocessing import write_context
-from training.network import TrainedNetworks, make_network
-from training.recipe import Recipe
-from training.vocabulary import prune_vocabulary
+from empathy_judge.data.records import Exchange
+from empathy_judge.data.tables import read_exchanges
+from empathy_judge.judge.classifier.preprocessing import write_context
+from empathy_judge.training.network import TrainedNetworks, make_network
+from empathy_judge.training.recipe import Recipe
+from empathy_judge.training.vocabulary import prune_vocabulary
 
 TOKENS = 5_000
 FRESH = (
