@@ -26,7 +26,7 @@ from empathy_judge.calibration.bias.audits import Finding, audit, response_facts
 from empathy_judge.calibration.bias.disagreements import Disagreements, worst_disagreements
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, SpeaksFor
 from empathy_judge.calibration.inputs import CalibrationInputs, CalibrationOptions
-from empathy_judge.calibration.pairing import Paired, given_labels, pair
+from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
 from empathy_judge.calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
 from empathy_judge.calibration.shares.tally import replies_by_model
@@ -181,7 +181,9 @@ def calibrate_judged(
         model_fit,
         created=date.today(),
         days=options.days,
-        covers=rated_range_of(item.shape for item in judged.judgments if item.id in rated and item.shape),
+        covers=rated_range_of(
+            item.features for item in judged.judgments if item.id in rated and item.features
+        ),
         judgments=judged.judgments,
     )
     agreements = [_agree(item, options) for item in pairs]
@@ -265,7 +267,9 @@ def baseline_rows(
     places = np.arange(1.0, paired.levels + 1)
     for name, table in tables.items():
         score = np.clip(table @ places, 1, paired.levels)
-        baseline = replace(paired, probabilities=table, score=score, label=given_labels(table, paired.scale))
+        baseline = replace(
+            paired, probabilities=table, score=score, label=labels_from_probabilities(table, paired.scale)
+        )
         agreed = _agree(baseline, options)
         yield RunRow(
             name=name,

@@ -17,10 +17,10 @@ Cluster = Literal["batch", "rater", "prompt", "id"]
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
 
 
-def given_labels(probabilities: Floats, scale: Sequence[str] = LABELS) -> Integers:
+def labels_from_probabilities(probabilities: Floats, scale: Sequence[str] = LABELS) -> Integers:
     """Return the labels, as positions 1..k, that rows of probabilities get by the one rule for labels.
 
-    >>> given_labels(np.array([[0.1, 0.2, 0.7], [0.2, 0.35, 0.45]])).tolist()
+    >>> labels_from_probabilities(np.array([[0.1, 0.2, 0.7], [0.2, 0.35, 0.45]])).tolist()
     [3, 2]
     """
     labels = [label_of(dict(zip(scale, row, strict=True))) for row in probabilities.tolist()]

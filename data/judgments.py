@@ -22,7 +22,7 @@ from empathy_judge.data.records import (
     Judgment,
     Rating,
     label_of,
-    shape_of,
+    reply_features,
 )
 from empathy_judge.data.runs import read_manifest, read_object
 from empathy_judge.data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
@@ -145,7 +145,9 @@ def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment
     # Without a prompt, the id without its model's name identifies the prompt.
     grouped = str(prompt) if prompt is not None else plain_id(identity, model)
     digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return Judgment(id=identity, model=model, content="", prompt_digest=digest, **_read_said(row, scale))
+    return Judgment(
+        id=identity, model=model, content_digest="", prompt_digest=digest, **_read_said(row, scale)
+    )
 
 
 def _read_said(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, Any]:
@@ -249,10 +251,12 @@ def with_exchanges(judged: Judged, exchanges: Mapping[str, Exchange]) -> Judged:
 
 def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment:
     exchange = exchanges.get(judgment.id)
-    if exchange is None or judgment.content:
+    if exchange is None or judgment.content_digest:
         return judgment
     model = exchange.model if judgment.model == UNNAMED_MODEL else judgment.model
-    return replace(judgment, model=model, prompt_digest=exchange.prompt_digest, shape=shape_of(exchange))
+    return replace(
+        judgment, model=model, prompt_digest=exchange.prompt_digest, features=reply_features(exchange)
+    )
 
 
 def _read_run(folder: Path) -> Judged:
@@ -296,7 +300,7 @@ def pool_runs(judged: Sequence[Judged]) -> list[Judged]:
     return [runs[0] if len(runs) == 1 else _pool(runs) for runs in by_judge.values()]
 
 
-def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Judged]:
+def make_ids_unique(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Judged]:
     """Return runs with unique ids: where models share ids, each gets its model's name.
 
     A model without a name gets its run's, of `names` or else of the source.
@@ -307,7 +311,7 @@ def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Ju
     ]
     contents: dict[str, set[str]] = {}
     for item in chain(*named):
-        contents.setdefault(item.id, set()).add(item.content)
+        contents.setdefault(item.id, set()).add(item.content_digest)
     first: dict[str, tuple[str, str]] = {}
     told = []
     for run, judgments in zip(runs, named, strict=True):
@@ -316,8 +320,8 @@ def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Ju
             for item in judgments
         ]
         for item in judgments:
-            content, source = first.setdefault(item.id, (item.content, run.source))
-            if content != item.content:
+            content, source = first.setdefault(item.id, (item.content_digest, run.source))
+            if content != item.content_digest:
                 raise UserError(
                     f"the id {plain_id(item.id, item.model)!r} has different replies of {item.model} in"
                     f" {source} and {run.source}; give every reply a unique id"
@@ -327,7 +331,7 @@ def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Ju
 
 
 def _pool(runs: Sequence[Judged]) -> Judged:
-    kept = {item.id: item for run in tell_ids_apart(runs) for item in run.judgments}
+    kept = {item.id: item for run in make_ids_unique(runs) for item in run.judgments}
     costs, seconds = [run.cost for run in runs], [run.seconds for run in runs]
     return replace(
         runs[0],
@@ -341,7 +345,7 @@ def _pool(runs: Sequence[Judged]) -> Judged:
 def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict[str, Exchange]:
     """Exchanges under the ids of their judgments, which pooling may have extended."""
     judgments = [item for judged in judges for item in judged.judgments]
-    ids, by_content = {item.id for item in judgments}, {item.content: item.id for item in judgments}
+    ids, by_content = {item.id for item in judgments}, {item.content_digest: item.id for item in judgments}
     texts: dict[str, Exchange] = {}
     for item in exchanges:
         known_as = item.id if item.id in ids else by_content.get(item.content_digest, item.id)

@@ -1,7 +1,7 @@
 """The range of replies that people rated, and replies outside of it: longer, in Markdown, or later in a talk.
 
-The shape of a reply is part of its judgment (`data.records.shape_of`). The replies that a judge was trained
-on, and those that a calibration was fitted on, are described by the same figures.
+The features of a reply are part of its judgment (`data.records.reply_features`). The replies that a judge was
+trained on, and those that a calibration was fitted on, are described by the same figures.
 """
 
 from collections.abc import Iterable, Mapping
@@ -116,7 +116,7 @@ def find_outside(
     """Return the counts for these judgments."""
     outside = OutsideCount(judge, calibration)
     for judgment in judgments:
-        outside.add(judgment.shape if judgment.unscored is None else None)
+        outside.add(judgment.features if judgment.unscored is None else None)
     return outside.as_dict()
 
 

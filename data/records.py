@@ -91,7 +91,7 @@ class Judgment:
 
     `flag` names the danger that the speaker may be in: people should read that response, whatever its label.
     `components` are probabilities of the rubric's components, from a judge that gives them; `decided_by` is
-    the judge of a cascade whose word this is. `shape` counts what the reply is like: see `shape_of`.
+    the judge of a cascade whose word this is. `shape` counts what the reply is like: see `reply_features`.
     Of a whole conversation `curve` has the score of every reply in order, null where a reply has none, and
     """
 
@@ -99,7 +99,7 @@ class Judgment:
 
     id: str
     model: str
-    content: str
+    content_digest: str
     prompt_digest: str
     label: str | None = None
     probabilities: Mapping[str, float] | None = None
@@ -110,14 +110,14 @@ class Judgment:
     flag: str | None = None
     components: Mapping[str, float] | None = None
     decided_by: str | None = None
-    shape: Mapping[str, int] | None = None
+    features: Mapping[str, int] | None = None
     curve: tuple[float | None, ...] | None = None
 
 
-def shape_of(exchange: Exchange) -> dict[str, int]:
+def reply_features(exchange: Exchange) -> dict[str, int]:
     """Count the words of a reply and the turns before it; 1 or 0 for a situation and for Markdown.
 
-    >>> shape_of(Exchange(id="1", prompt="I won!", response="**Well done!** Here is a plan:\\n- rest"))
+    >>> reply_features(Exchange(id="1", prompt="I won!", response="**Well done!** Here is a plan:\\n- rest"))
     {'words': 8, 'turns': 0, 'situation': 0, 'markdown': 1}
     """
     return {
@@ -167,10 +167,10 @@ def _judgment(exchange: Exchange, **judged: Any) -> Judgment:
     return Judgment(
         id=exchange.id,
         model=exchange.model,
-        content=exchange.content_digest,
+        content_digest=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
         flag=danger_in(exchange),
-        shape=shape_of(exchange),
+        features=reply_features(exchange),
         **judged,
     )
 

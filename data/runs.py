@@ -167,7 +167,7 @@ class Run:
     def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
         """Append a judgment to the journal; it outlives this process from here on.
 
-        A plain row does as well, if it has the `id` and `content` of its exchange.
+        A plain row does as well, if it has the `id` and `content_digest` of its exchange.
         """
         self.keep_lines([position], [to_line(to_row(judgment))])
 
@@ -371,7 +371,7 @@ def _read_journal(
                 break
             try:
                 row = parse_json(line)
-                key = _key(row["id"], row["content"])
+                key = _key(row["id"], row["content_digest"])
                 if is_whole(row):
                     earlier[key] = end
             except (ValueError, KeyError, TypeError, RecursionError):

@@ -25,7 +25,7 @@ from empathy_judge.data.storage import NONE_NAMED, Columns, Shards, Source, Tabl
 from empathy_judge.data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
-SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve")  # else left out
+SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "features", "curve")  # else left out
 TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once: there are many lines
 
 

@@ -15,7 +15,7 @@ MOST_CHARACTERS = 200_000
 EMPTY = "..."  # sent for an empty reply, since every exchange needs one
 UNSAID = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
-COUNTED = ("id", "model", "content", "prompt_digest", "probabilities", "unscored", "flag", "shape")
+COUNTED = ("id", "model", "content_digest", "prompt_digest", "probabilities", "unscored", "flag", "features")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,17 +51,17 @@ _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files b
 
 
 # Whether whoever asked for the judgment at hand has left; a server sets it in the thread that judges.
-HAS_LEFT: ContextVar[Callable[[], bool]] = ContextVar("HAS_LEFT", default=lambda: False)
+IS_CANCELLED: ContextVar[Callable[[], bool]] = ContextVar("IS_CANCELLED", default=lambda: False)
 
 
-class GivenUp(Exception):
+class Cancelled(Exception):
     """Whoever asked has left, and nobody waits for the rest."""
 
 
-def check_wanted() -> None:
-    """Raise `GivenUp` where nobody waits any more; every run of a network begins with this."""
-    if HAS_LEFT.get()():
-        raise GivenUp
+def raise_if_cancelled() -> None:
+    """Raise `Cancelled` where nobody waits any more; every run of a network begins with this."""
+    if IS_CANCELLED.get()():
+        raise Cancelled
 
 
 class Judge(ABC):
@@ -93,7 +93,7 @@ class Judge(ABC):
         return [self.judge(exchange) for exchange in exchanges]
 
     @property
-    def in_bulk(self) -> Callable[..., None] | None:
+    def score_stream(self) -> Callable[..., None] | None:
         """What scores a whole input at once, where one reply at a time would be slow."""
         return None
 

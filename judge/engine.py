@@ -22,8 +22,8 @@ def score_exchanges(
     judge: Judge, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None
 ) -> None:
     """Judge every exchange that `run` does not hold yet."""
-    if judge.in_bulk is not None:
-        judge.in_bulk(exchanges, run, limit=limit)
+    if judge.score_stream is not None:
+        judge.score_stream(exchanges, run, limit=limit)
     else:
         ask_all(judge, judge.judge, exchanges, run, limit=limit)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import REPLY, Exchange, Judgment
-from empathy_judge.judge.base import Judge, check_wanted
+from empathy_judge.judge.base import Judge, raise_if_cancelled
 
 MOST_PARTS = 32  # a judgment each: a longer reply is explained in coarser parts
 GROUP = 3  # words left out together where a reply has only one clause
@@ -120,7 +120,7 @@ def explain(
         # An empty reply is not a reply: no judge is asked for one.
         if not rest or whole.score is None:
             return None
-        check_wanted()
+        raise_if_cancelled()
         score = judge.judge(replace(exchange, response=rest)).score
         return None if score is None else round(whole.score - score, 6)
 

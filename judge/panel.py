@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
-from empathy_judge.judge.base import Judge, check_wanted, load_judge
+from empathy_judge.judge.base import Judge, load_judge, raise_if_cancelled
 from empathy_judge.judge.llm.endpoint import share_budget
 from empathy_judge.judge.llm.limits import add_usage
 
@@ -30,7 +30,7 @@ class Member:
     def ask(self, exchange: Exchange) -> Judgment:
         """Ask for its judgment, in turn with the other threads."""
         with self.places:
-            check_wanted()
+            raise_if_cancelled()
             return self.judge.judge(exchange)
 
 

@@ -506,7 +506,7 @@ def summarize(
     for judgment in read():
         tally.add(judgment)
         flags.add(judgment)
-        outside_count.add(judgment.shape if judgment.unscored is None else None)
+        outside_count.add(judgment.features if judgment.unscored is None else None)
         cost += (judgment.usage or {}).get("cost", 0.0)
     unit, outside = judge.unit, outside_count.as_dict()
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)

@@ -69,7 +69,7 @@ def _rows(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Row]:
 def _good_shares(pool: Sequence[Exchange], judgments: Sequence[Judgment]) -> dict[str, float]:
     """The judge's probability of Good by reply, or 1 and 0 where it gives labels only."""
     judged = {
-        item.content: float(item.label == LABELS[-1])
+        item.content_digest: float(item.label == LABELS[-1])
         if item.probabilities is None
         else item.probabilities[LABELS[-1]]
         for item in judgments

@@ -81,7 +81,7 @@ class ServedJudge:
         caveat = self.judge.caveat
         outside = OutsideCount(self.judge.rated, found.covers)
         for row in rows:
-            outside.add(None if row["unscored"] else row.get("shape"))
+            outside.add(None if row["unscored"] else row.get("features"))
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
             "calibration": found.digest,

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from empathy_judge.data.input_limits import LONGEST_RETRY
-from empathy_judge.judge.base import HAS_LEFT
+from empathy_judge.judge.base import IS_CANCELLED
 
 NEW = 0.1  # weight of the newest task in the mean time of a run
 
@@ -100,7 +100,7 @@ class WorkQueue:
             if not result.set_running_or_notify_cancel():
                 continue
             began = monotonic()
-            HAS_LEFT.set(partial(getattr, job, "is_dropped"))
+            IS_CANCELLED.set(partial(getattr, job, "is_dropped"))
             try:
                 value = task.do()
             except Exception as error:  # raised again in the request that waits for it

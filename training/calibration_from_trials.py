@@ -22,7 +22,7 @@ from empathy_judge.calibration.artifact import (
     write_calibration,
 )
 from empathy_judge.calibration.fit import make_calibration
-from empathy_judge.calibration.pairing import Paired, given_labels
+from empathy_judge.calibration.pairing import Paired, labels_from_probabilities
 from empathy_judge.calibration.shares.model_table import fit_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
 from empathy_judge.data.records import LABELS, Exchange
@@ -144,7 +144,7 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
         prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in rows]),
         rating=np.array([LABELS.index(row["rating"]) + 1 for row in rows], dtype=np.int64),
         score=np.clip(predicted @ places, 1, len(LABELS)),
-        label=given_labels(predicted),
+        label=labels_from_probabilities(predicted),
         probabilities=predicted,
     )
 

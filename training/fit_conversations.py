@@ -93,7 +93,7 @@ def judge_conversations(
     scores: dict[str, float | None] = {}
     with ThreadPoolExecutor(judge.concurrency) as pool:
         for judgment in pool.map(judge.judge, wanted.values()):
-            scores[judgment.content] = judgment.score
+            scores[judgment.content_digest] = judgment.score
             if on_step:
                 on_step(len(scores), len(wanted))
     rated = []

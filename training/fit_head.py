@@ -17,7 +17,7 @@ from empathy_judge.data.files import disk_errors
 from empathy_judge.data.judgments import Judged
 from empathy_judge.data.rated_exchanges import join_ratings
 from empathy_judge.data.rated_range import rated_range_of
-from empathy_judge.data.records import LABELS, Exchange, Rating, judgment_of, shape_of, to_plain
+from empathy_judge.data.records import LABELS, Exchange, Rating, judgment_of, reply_features, to_plain
 from empathy_judge.data.runs import OnProgress
 from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.classifier.judge import ClassifierJudge
@@ -107,7 +107,7 @@ def fit_judge(
         "caveat": f"Fitted to {len(rated):,} ratings by {raters:,} raters. Its error on a model without "
         "ratings was not measured.",
         "base": {"judge": base.name, "version": base.version},
-        "rated": to_plain(rated_range_of(map(shape_of, exchanges))),
+        "rated": to_plain(rated_range_of(map(reply_features, exchanges))),
     }
     with disk_errors(folder):
         (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")

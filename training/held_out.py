@@ -26,7 +26,7 @@ from empathy_judge.calibration.agreement.metrics import (
 )
 from empathy_judge.calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
 from empathy_judge.calibration.estimate import Estimate, Floats, Integers
-from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.records import LABELS
 
 RATINGS = np.arange(1, len(LABELS) + 1)
@@ -174,7 +174,7 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
 
     return {
         "qwk": of_labels("qwk", labels_by_frequency(scores, ratings, split)),
-        "label_qwk": of_labels("qwk", given_labels(probabilities)),
+        "label_qwk": of_labels("qwk", labels_from_probabilities(probabilities)),
         "spearman": spearman_of(ratings.astype(float), scores),
         "balanced_accuracy": of_labels("balanced_accuracy", labels_by_lift(probabilities, split)),
         "auc_good": auc_of(ratings == GOOD + 1, probabilities[:, GOOD]),

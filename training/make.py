@@ -14,7 +14,7 @@ import numpy as np
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import disk_errors, read_toml, replacing
 from empathy_judge.data.rated_range import rated_range_of
-from empathy_judge.data.records import LABELS, Exchange, digest_json, shape_of, to_plain
+from empathy_judge.data.records import LABELS, Exchange, digest_json, reply_features, to_plain
 from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.classifier.gpu_backend import CONFIG_KEYS
 from empathy_judge.judge.classifier.judge import ClassifierJudge
@@ -95,7 +95,7 @@ def make_judge(
                 "packages": package_versions(),
             },
             "trained_on": data.describe(recipes),
-            "rated": to_plain(rated_range_of(shape_of(exchange) for exchange in data.exchanges())),
+            "rated": to_plain(rated_range_of(reply_features(exchange) for exchange in data.exchanges())),
             "length": fit_length(read.ratings),
             "evidence": dict(evidence),
         }

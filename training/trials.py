@@ -15,7 +15,7 @@ import numpy as np
 
 from empathy_judge.calibration.bootstrap import mean_of, resample_clusters, sample
 from empathy_judge.calibration.estimate import Estimate
-from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import replacing
 from empathy_judge.data.rated_exchanges import RatedExchange
@@ -440,7 +440,10 @@ def _measure_relevance(rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str
     `own_higher` is how often a reply scores higher under its own prompt than under another.
     """
     tables = {name: np.array([row[name] for row in rows]) for name in ("own", "other", "constant")}
-    values = {name: (given_labels(table) == len(LABELS)).astype(float) for name, table in tables.items()}
+    values = {
+        name: (labels_from_probabilities(table) == len(LABELS)).astype(float)
+        for name, table in tables.items()
+    }
     own, other = (expected_scores(tables[name]) for name in ("own", "other"))
     values["own_higher"] = (own > other).astype(float)
     names, batches = np.unique([row["batch"] for row in rows], return_inverse=True)

@@ -51,7 +51,7 @@ class ChosenModels:
     speaks_for: SpeaksFor
 
     @property
-    def is_told_apart(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the interval leaves out that both are chosen alike."""
         ends = self.share.interval
         return ends is not None and not ends.low <= CHANCE <= ends.high
@@ -133,7 +133,7 @@ def _agrees(choice: Choice, one: Judgment, other: Judgment, of: Callable[[Judgme
 
 
 def _words(judgment: Judgment) -> float | None:
-    return judgment.shape.get("words") if judgment.shape else None
+    return judgment.features.get("words") if judgment.features else None
 
 
 def _share(choices: Sequence[Choice], values: Sequence[float]) -> Estimate:

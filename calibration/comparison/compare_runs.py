@@ -20,7 +20,7 @@ from empathy_judge.calibration.comparison.judged_models import (
     ComparisonSettings,
     JudgedModel,
     compared_level,
-    find_corrector,
+    find_calibration_of_runs,
     judged_models,
     read_runs,
 )
@@ -36,7 +36,7 @@ from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
 from empathy_judge.calibration.shares.tally import replies_digest
 from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, tell_ids_apart
+from empathy_judge.data.judgments import Judged, make_ids_unique
 from empathy_judge.data.rated_range import find_outside
 from empathy_judge.data.rating_files.pairwise_choices import are_choices, read_choices
 from empathy_judge.data.rating_files.sheet import RatingSheet, Replies, SheetOptions
@@ -186,14 +186,14 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     runs = read_runs(request.paths, request.labels)
     sheet = RatingSheet(ratings=())
     if request.ratings:
-        unique = tell_ids_apart([run.judged for run in runs], [run.label for run in runs])
+        unique = make_ids_unique([run.judged for run in runs], [run.label for run in runs])
         runs = [replace(run, judged=judged) for run, judged in zip(runs, unique, strict=True)]
         judgments = [item for run in runs for item in run.judged.judgments]
         reading = replace(request.reading or SheetOptions(), dimension=runs[0].judged.dimension)
         sheet = read_people(request.ratings, reading, judgments=judgments, exchanges=request.exchanges)
     everyone = judged_models(runs, sheet.ratings)
     models, baselines = _choose(everyone, request)
-    corrector = find_corrector(runs, request.calibration, weights=request.weights, today=today)
+    corrector = find_calibration_of_runs(runs, request.calibration, weights=request.weights, today=today)
     settings = ComparisonSettings(
         margin=request.margin, design_effect=USUAL_DESIGN_EFFECT, are_variants=request.are_variants
     )

@@ -322,11 +322,11 @@ def _judged_model(
         rated=rated,
         unscored=len(judgments) - len(scored),
         model=model,
-        contents=tuple(item.content for item in scored),
+        contents=tuple(item.content_digest for item in scored),
     )
 
 
-def find_corrector(
+def find_calibration_of_runs(
     runs: Sequence[JudgedRun], wanted: str | None, *, weights: Path | None, today: date
 ) -> CalibrationChoice:
     """Find the calibration named, else the one the runs were scored with.

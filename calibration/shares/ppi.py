@@ -107,7 +107,7 @@ class PpiEstimate(RatedEstimate):
     prompts: NDArray[Any] | None
     prompt_influence: Floats  # (prompts, columns)
     bounds: tuple[float, float]
-    stand_in: float  # the effective number of ratings where a share shows no variance
+    effective_n: float  # the effective number of ratings where a share shows no variance
     most: Floats  # the upper bound of that number, for rare labels
 
     @property
@@ -165,13 +165,13 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     plain, _ = _mean_variance(sample.value, part, rater, position)
     spread = sample.value.var(axis=0)
     effect = np.divide(plain * len(sample.item), spread, out=np.ones_like(spread), where=spread > 0)
-    stand_in = len(sample.item) / max(1.0, float(effect.max()))
+    effective_n = len(sample.item) / max(1.0, float(effect.max()))
     most = np.full(value.shape, np.inf)
     if sample.bounds == UNIT:
-        most = _most_worth(sample.value, stand_in)
+        most = _most_worth(sample.value, effective_n)
         share = np.clip(value, LITTLE / len(sample.item), 1 - LITTLE / len(sample.item))
         variance = np.maximum(variance, share * (1 - share) / most)  # nan stays nan
-    low, high = t_intervals(value, variance, freedom, sample.bounds, stand_in, most=most)
+    low, high = t_intervals(value, variance, freedom, sample.bounds, effective_n, most=most)
     return PpiEstimate(
         value=value,
         low=low,
@@ -188,12 +188,12 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         prompts=prompts,
         prompt_influence=prompt_influence,
         bounds=sample.bounds,
-        stand_in=stand_in,
+        effective_n=effective_n,
         most=most,
     )
 
 
-def _most_worth(value: Floats, stand_in: float) -> Floats:
+def _most_worth(value: Floats, effective_n: float) -> Floats:
     """Return how many ratings a label's may count as at most, by column.
 
     Where a label is rare or nearly universal, ratings are too few to show how raters differ, and a
@@ -202,7 +202,7 @@ def _most_worth(value: Floats, stand_in: float) -> Floats:
     """
     count = value.sum(axis=0)
     rare = np.minimum(count, len(value) - count)
-    return np.where(rare < 0.5, stand_in, np.where(rare < RARE, 2.0 * len(value), np.inf))
+    return np.where(rare < 0.5, effective_n, np.where(rare < RARE, 2.0 * len(value), np.inf))
 
 
 def _mean_variance(values: Floats, part: Floats, rater: Integers, item: Integers) -> tuple[Floats, Floats]:
@@ -331,5 +331,5 @@ def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Flo
 
 def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
     """Return how far the interval reaches down and up with other degrees of freedom."""
-    low, high = t_intervals(item.value, item.variance, freedom, item.bounds, item.stand_in, most=item.most)
+    low, high = t_intervals(item.value, item.variance, freedom, item.bounds, item.effective_n, most=item.most)
     return item.value - low, high - item.value

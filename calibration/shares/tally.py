@@ -57,7 +57,7 @@ class Tally:
             # What follows a colon is particular to one response; reasons are counted by kind.
             self.unscored[judgment.model][(judgment.unscored or "no reason given").partition(":")[0]] += 1
             return
-        self.replies[judgment.model] += int(judgment.content, 16)
+        self.replies[judgment.model] += int(judgment.content_digest, 16)
         cluster = int(judgment.prompt_digest, 16)
         if self.in_blocks:
             cluster %= BLOCKS

@@ -109,8 +109,8 @@ class Replies:
         self._shared: set[str] = set()  # ids shared by replies of several models
         for judgment in judgments:
             self._note(judgment.id, judgment.model)
-            if judgment.content:
-                self._by_content.setdefault(judgment.content, {})[judgment.id] = judgment.model
+            if judgment.content_digest:
+                self._by_content.setdefault(judgment.content_digest, {})[judgment.id] = judgment.model
         for exchange in exchanges:
             self._note(exchange.id, exchange.model)
             texts = (_plain_text(exchange.prompt), _plain_text(exchange.response))

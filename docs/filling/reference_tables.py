@@ -16,7 +16,7 @@ import empathy_judge
 from empathy_judge.calibration.agreement.metrics import auc_of, spearman_of
 from empathy_judge.calibration.bootstrap import resample_clusters, sample
 from empathy_judge.calibration.cluster import NORMAL, wilson_interval
-from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.commands import main as cli
 from empathy_judge.data import errors
 from empathy_judge.data.readers.table_rows import SHAPES
@@ -61,7 +61,7 @@ MEANINGS: Final = {
     "Judgment.components": "a decision judge's probability of each component of empathy",
     "Judgment.decided_by": "the deciding judge of a cascade",
     "Judgment.curve": "the score of every reply of a conversation, in order",
-    "Judgment.shape": "`words` of the reply, `turns` before it, 1 or 0 for `situation` and `markdown`",
+    "Judgment.features": "`words` of the reply, `turns` before it, 1 or 0 for `situation` and `markdown`",
 }
 
 
@@ -370,7 +370,7 @@ def fresh_texts(path: Path = FRESH_TEXTS) -> str:
         statistics = {"auc": auc_of(is_excellent, both @ np.arange(1.0, 4.0))}
         cells = [show(to_plain(sample(statistics, np.arange(len(both)), drawn)["auc"].estimate()), digits=2)]
         for kind, label in FRESH_TEXTS_ROWS.values():
-            labels = given_labels(tables[kind])
+            labels = labels_from_probabilities(tables[kind])
             share = float((labels == label).mean())
             low, high = wilson_interval(np.array(share), np.array(len(labels)), NORMAL)
             cells.append(f"{100 * share:.0f}% [{100 * low:.0f}, {100 * high:.0f}]")

@@ -19,7 +19,7 @@ from empathy_judge.data.rated_range import RatedRange
 from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import validate
-from empathy_judge.judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, check_wanted
+from empathy_judge.judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, raise_if_cancelled
 from empathy_judge.judge.classifier.preprocessing import (
     PreparedReply,
     ReplyTokenizer,
@@ -116,7 +116,7 @@ class ClassifierJudge(Judge):
         return [item.name for item in self.session.get_inputs()]
 
     @property
-    def in_bulk(self) -> Callable[..., None] | None:
+    def score_stream(self) -> Callable[..., None] | None:
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         if self.device != CUDA:
             return None
@@ -153,7 +153,7 @@ class ClassifierJudge(Judge):
     def _run_torch(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
         with self.loading:
             decoder = self.decoder
-        check_wanted()
+        raise_if_cancelled()
         rows: list[list[float]] = decoder.predict([item.ids for item in prepared]).tolist()
         return rows
 
@@ -184,7 +184,7 @@ class ClassifierJudge(Judge):
         return self._read("present", {"ids": np.array([ids], dtype=np.int64), "past": empty})
 
     def _read(self, wanted: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        check_wanted()
+        raise_if_cancelled()
         output: np.ndarray = self.session.run([wanted], inputs)[0]
         return output
 

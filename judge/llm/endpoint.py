@@ -16,7 +16,7 @@ from empathy_judge.data.errors import OperationalError, UserError, install_hint
 from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
 from empathy_judge.data.text import SURROGATE
-from empathy_judge.judge.base import Judge, check_wanted
+from empathy_judge.judge.base import Judge, raise_if_cancelled
 from empathy_judge.judge.llm.keys import Key, check_key_name
 from empathy_judge.judge.llm.limits import (
     Budget,
@@ -293,7 +293,7 @@ class _Call:
     def begin_try(self, may_have_cost: bool) -> None:
         """Check before each try that somebody waits for it and that the budget covers it."""
         endpoint = self.endpoint
-        check_wanted()
+        raise_if_cancelled()
         if endpoint._stopped.is_set():
             raise OperationalError(
                 f"{endpoint.base_url}: stopped before an answer came; finished judgments are saved"

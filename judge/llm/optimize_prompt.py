@@ -18,7 +18,7 @@ import numpy as np
 from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table, qwk, table_of
 from empathy_judge.calibration.bootstrap import resample_clusters, sample
 from empathy_judge.calibration.estimate import UNDEFINED
-from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
 from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
 from empathy_judge.data.records import LABELS, digest_json, label_of
@@ -476,7 +476,9 @@ def measure_change(
     rng = np.random.default_rng(seed)
     drawn = resample_clusters(len(names), rng=rng, draws=DRAWS if len(names) > 1 else 0)
     labels = [
-        given_labels(np.array([[(given[place] or {})[label] for label in LABELS] for place in both]))
+        labels_from_probabilities(
+            np.array([[(given[place] or {})[label] for label in LABELS] for place in both])
+        )
         for given in answers
     ]
     first, last = (

@@ -264,7 +264,7 @@ def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: N
             conclude=lambda run: {"judgments": len(texts)},
             on_progress=on_progress,
         )
-        return {item.content: item for item in read_judgments(done.folder / "judgments.jsonl")}
+        return {item.content_digest: item for item in read_judgments(done.folder / "judgments.jsonl")}
 
     return ask
 

@@ -89,7 +89,7 @@ def say_chosen(found: ChosenModels) -> str:
     """Which of two models is chosen more often, if they are distinguishable."""
     share = percent(found.share)
     total = found.wins + found.ties + found.losses
-    if found.is_told_apart:
+    if found.is_significant:
         return f"{found.one} is chosen over {found.other} in {share} percent of {total:,} human choices."
     names = f"{found.one} and {found.other} are not statistically distinguishable"
     return f"{names}: {share} percent of {total:,} choices are for {found.one}."

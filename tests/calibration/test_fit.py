@@ -89,7 +89,11 @@ def test_unscored_responses_are_counted_and_said() -> None:
     run, ratings, _ = world()
     first, *rest = run.judgments
     silent = Judgment(
-        id=first.id, model=first.model, content="", prompt_digest=first.prompt_digest, unscored="refused: no"
+        id=first.id,
+        model=first.model,
+        content_digest="",
+        prompt_digest=first.prompt_digest,
+        unscored="refused: no",
     )
     some = Judged(name="some", judgments=(silent, *rest[1:]))
     report = calibrate_judged([some], ratings, options=QUICK)

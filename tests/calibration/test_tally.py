@@ -14,7 +14,7 @@ def judgment(model: str, prompt: object, good: float | None, reason: str | None 
     return Judgment(
         id="x",
         model=model,
-        content="c",
+        content_digest="c",
         prompt_digest=sha256(str(prompt).encode()).hexdigest()[:16],
         probabilities=None if good is None else {"Bad": 1 - good, "Okay": 0.0, "Good": good},
         unscored=reason,

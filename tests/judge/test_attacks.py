@@ -65,7 +65,7 @@ def sent(request: pytest.FixtureRequest) -> Iterator[Sent]:
     dressed = {attack.name: rewritten(attack) for attack in ATTACKS}
     with ScriptedServer(lambda call: say(call, "Bad")) as server:
         judge = make_judge(request.param, server.base_url)
-        judged = {item.content: item for item in judge.judge_many([ONE, *dressed.values()])}
+        judged = {item.content_digest: item for item in judge.judge_many([ONE, *dressed.values()])}
         judge.close()
         bodies = [call.body for call in server.calls]
     marks = {delimit_exchange(exchange).mark: name for name, exchange in {"": ONE, **dressed}.items()}

@@ -176,7 +176,7 @@ def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.Captur
     quiet = [ClassifierJudge(device=device) for device in ("", "auto", "cpu")]
     assert {item.device for item in quiet} == {"cpu"} and capsys.readouterr().err == ""
     judges = [ClassifierJudge(device="cuda") for _ in range(2)]
-    assert {item.device for item in judges} == {"cpu"} and judges[0].in_bulk is None
+    assert {item.device for item in judges} == {"cpu"} and judges[0].score_stream is None
     assert capsys.readouterr().err.count("No GPU is used") == 1
     assert len({item.version for item in (*quiet, *judges)}) == 1
     with pytest.raises(UserError, match="device: expected one of auto, cpu, cuda, not 'gpu'"):

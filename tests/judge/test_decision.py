@@ -98,7 +98,7 @@ def test_an_answer_becomes_a_judgment(open_judge: Open, protocol: str) -> None:
     assert judgment.components == {name: known_component(call.text, name) for name in COMPONENTS}
     assert judgment.rationale is None
     assert judgment.usage == {"input_tokens": 1000, "output_tokens": 0, "cost": 0.0001}
-    assert (judgment.id, judgment.content, judgment.unscored) == ("1", EXCHANGE.content_digest, None)
+    assert (judgment.id, judgment.content_digest, judgment.unscored) == ("1", EXCHANGE.content_digest, None)
 
 
 def test_the_questions_are_typed_as_the_decisions_api_has_them(open_judge: Open) -> None:

@@ -44,7 +44,9 @@ class WordJudge(Judge):
             return unscored(exchange, "refused")
         words = exchange.response.lower().replace(".", " ").replace(",", " ").split()
         score = 2.0 + sum(WEIGHTS.get(word, 0.0) for word in words)
-        return Judgment(id=exchange.id, model=exchange.model, content="", prompt_digest="", score=score)
+        return Judgment(
+            id=exchange.id, model=exchange.model, content_digest="", prompt_digest="", score=score
+        )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,9 @@ class LongerIsBetter(WordJudge):
     def judge(self, exchange: Exchange) -> Judgment:
         words = exchange.response.lower().replace(".", " ").split()
         score = 1.0 + 0.05 * len(words) - 0.5 * ("whatever" in words)
-        return Judgment(id=exchange.id, model=exchange.model, content="", prompt_digest="", score=score)
+        return Judgment(
+            id=exchange.id, model=exchange.model, content_digest="", prompt_digest="", score=score
+        )
 
 
 def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> None:

@@ -68,7 +68,7 @@ def measure(formula: Callable[[Exchange], str | float | None], **options: object
 
     def ask(texts: Iterable[Exchange]) -> dict[str, Judgment]:
         distinct = {item.content_digest: item for item in texts}
-        return {judgment.content: judgment for judgment in map(judge.judge, distinct.values())}
+        return {judgment.content_digest: judgment for judgment in map(judge.judge, distinct.values())}
 
     return measure_robustness(judge, ORDINARY, ask=ask, **options)  # type: ignore[arg-type]
 

@@ -66,7 +66,7 @@ def _unscored(judgment: Judgment, reason: str) -> Judgment:
     return Judgment(
         id=judgment.id,
         model=judgment.model,
-        content=judgment.content,
+        content_digest=judgment.content_digest,
         prompt_digest=judgment.prompt_digest,
         unscored=reason,
     )

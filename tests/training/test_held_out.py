@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from sklearn import metrics
 
 from empathy_judge.calibration.estimate import Estimate
-from empathy_judge.calibration.pairing import given_labels
+from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.records import to_plain
 from empathy_judge.training.held_out import (
     HeldOut,
@@ -87,7 +87,7 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
             held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
         ),
         "label_qwk": metrics.cohen_kappa_score(
-            held.rating, given_labels(held.probabilities), weights="quadratic"
+            held.rating, labels_from_probabilities(held.probabilities), weights="quadratic"
         ),
         "spearman": spearmanr(held.rating, scores).statistic,
         "balanced_accuracy": metrics.balanced_accuracy_score(

@@ -80,7 +80,7 @@ def measure(name: str, **options: Any) -> Robustness:
 
     def ask(texts: Iterable[Exchange]) -> dict[str, Judgment]:
         distinct = {item.content_digest: item for item in texts}
-        return {item.content: item for item in judge.judge_many(list(distinct.values()))}
+        return {item.content_digest: item for item in judge.judge_many(list(distinct.values()))}
 
     return measure_robustness(judge, ordinary, ask=ask, **options)
 
