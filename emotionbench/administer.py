@@ -214,7 +214,7 @@ def read_filled(
 
 def _row(blank: Exchange) -> dict[str, Any]:
     about = {key: blank.extra[key] for key in ("factor", "situation", "pair") if key in blank.extra}
-    return {"id": blank.id, "content": blank.content_digest, **about}
+    return {"id": blank.id, "content_digest": blank.content_digest, **about}
 
 
 def make_reporter(

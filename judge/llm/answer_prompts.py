@@ -155,7 +155,7 @@ class Responder(AskedModel):
 
     def respond(self, prompt: Exchange) -> dict[str, Any]:
         """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""
-        row: dict[str, Any] = {"id": prompt.id, "content": prompt.content_digest}
+        row: dict[str, Any] = {"id": prompt.id, "content_digest": prompt.content_digest}
         try:
             reply = self.chat.ask(self.write(prompt), seed=self.config.seed)
         except CallFailed as failure:
