@@ -27,7 +27,6 @@ COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "dashboard": "nightly",
     "history": "nightly",
-    "optimize": "train",
     "import": "import_data",
     "completion": "doctor",
     "skill": "doctor",
