@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from empathy_judge import reports
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.input_limits import LARGEST_BODY, LONGEST_EXCHANGE, MOST_EXCHANGES, MOST_QUEUED
-from empathy_judge.data.records import EMOTIONS, Exchange, Judgment, unscored
+from empathy_judge.data.records import EMOTIONS, GOOD_ABOVE, Exchange, Judgment, unscored
 from empathy_judge.data.tables import to_json
 from empathy_judge.judge.explanation import check_explainable
 from empathy_judge.server import chat_completions, decisions
@@ -340,5 +340,6 @@ def _page_parts() -> dict[str, str]:
         "page": read("try.html"),
         "style": f"{style.read_text('utf-8')}\n{read('try.css')}",
         "script": read("try-result.js", "try.js"),
+        "good_above": f"{GOOD_ABOVE:.0%}",
         "emotions": "".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS),
     }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from empathy_judge.calibration.artifact import read_calibration
 from empathy_judge.calibration.shares.transport import fit_line
+from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.text import show
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
@@ -47,6 +48,7 @@ def figures() -> dict[str, str]:
         "line_spread": f"{100 * line.between_sd:.1f}",
         "range_low": f"{100 * low:.0f}",
         "range_high": f"{100 * high:.0f}",
+        "good_above": f"{GOOD_ABOVE:.0%}",
     }
 
 

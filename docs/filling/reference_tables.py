@@ -20,7 +20,7 @@ from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.commands import main as cli
 from empathy_judge.data import errors
 from empathy_judge.data.readers.table_rows import SHAPES
-from empathy_judge.data.records import Exchange, Judgment, Rating, Turn, to_plain
+from empathy_judge.data.records import GOOD_ABOVE, Exchange, Judgment, Rating, Turn, to_plain
 from empathy_judge.data.text import percent, show
 from empathy_judge.judge.base import JUDGES, option_types
 from empathy_judge.judge.llm.endpoint import Endpoint
@@ -49,9 +49,9 @@ MEANINGS: Final = {
     "Rating.extra": "not a key itself: all other keys are saved",
     "Judgment.id": "the id of the reply",
     "Judgment.model": "the model's name",
-    "Judgment.content": "digest of everything the judge read",
+    "Judgment.content_digest": "digest of everything the judge read",
     "Judgment.prompt_digest": "the same for all replies to one prompt",
-    "Judgment.label": "the likeliest label; Okay where that is Good with 50% or less",
+    "Judgment.label": f"the likeliest label; Okay where that is Good with {GOOD_ABOVE:.0%} or less",
     "Judgment.probabilities": "of each label",
     "Judgment.score": "the expected rating, 1 to 3",
     "Judgment.rationale": "an LLM judge's reason, and notes on the judgment, such as a truncated reply",

@@ -75,7 +75,7 @@ function bars({ label, probabilities }) {
 
 function notLikeliest({ label, probabilities }) {
   const isLikeliest = Math.max(...Object.values(probabilities)) === probabilities[label];
-  return isLikeliest ? [] : [make("p", "score", "This judge returns Good only if P(Good) is above 50%.")];
+  return isLikeliest ? [] : [make("p", "score", `The label is Good only if P(Good) is above ${result.dataset.goodAbove}.`)];
 }
 
 function effectText(effect) {

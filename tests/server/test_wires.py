@@ -1,6 +1,7 @@
 """The server gives what `score` gives, through every door it has and to every client it claims."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from datetime import date
@@ -16,12 +17,13 @@ from servers import ScriptedServer, answer_decisions, known_component
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.data.records import GOOD_ABOVE, LABELS, Exchange
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.explanation import explain
 from empathy_judge.judge.llm.decision import DecisionJudge
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.server import app
 from empathy_judge.server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
@@ -261,6 +263,13 @@ def test_the_page_may_run_only_its_own_script(client: httpx.Client) -> None:
     assert policy != second.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "connect-src 'self'" in policy and "unsafe" not in policy
     assert first.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_states_the_label_rule_of_the_code() -> None:
+    """The bound comes from `label_of`'s constant, and the script has none of its own."""
+    page = app.page_html("abc")
+    assert f'data-good-above="{GOOD_ABOVE:.0%}"' in page and "${result.dataset.goodAbove}" in page
+    assert not re.findall(r"\b\d+ ?%", page.partition("<script")[2])
 
 
 def test_strangers_need_a_key() -> None:
