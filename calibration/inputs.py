@@ -1,4 +1,4 @@
-"""Inputs of a calibration: judges, human ratings or choices, and the texts."""
+"""Inputs of a calibration: judges, human ratings, and the texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,6 @@ from typing import Final
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
-from empathy_judge.data.rating_files.pairwise_choices import Choice, are_choices, read_choices
 from empathy_judge.data.rating_files.sheet import Replies, SheetOptions, read_sheet, say_set_aside
 from empathy_judge.data.readers.conversations import write_talk
 from empathy_judge.data.readers.file_formats import BadRow
@@ -36,8 +35,7 @@ class CalibrationOptions:
 class CalibrationInputs:
     """Judges, human ratings, texts by id, and notes on how the files were read.
 
-    Runs of one judge are one judge here. `options` have the scale that judges and ratings are on. A file of
-    choices between two replies has `choices` instead of ratings.
+    Runs of one judge are one judge here. `options` have the scale that judges and ratings are on.
     """
 
     judges: tuple[Judged, ...]
@@ -45,7 +43,6 @@ class CalibrationInputs:
     exchanges: Mapping[str, Exchange]
     options: CalibrationOptions
     notes: tuple[str, ...]
-    choices: tuple[Choice, ...] = ()
 
 
 def _unit_of(judged: Sequence[Judged]) -> str:
@@ -99,14 +96,11 @@ def read_inputs(
     pooled = [
         f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
     ]
-    inputs = CalibrationInputs(
-        judges=tuple(judged), people=(), exchanges=texts, options=options, notes=(*pooled, *read_notes)
-    )
-    if are_choices(ratings, reading.columns):
-        choices, notes = read_choices(ratings, reading, replies=replies)
-        if not choices:
-            raise UserError(f"{ratings}: no choices")
-        return replace(inputs, choices=choices, notes=(*inputs.notes, *notes, *say_set_aside(bad)))
     sheet = read_sheet(ratings, reading, replies=replies, target=options.scale)
-    people = tuple(of_people(sheet.ratings, judges=[item.name for item in judged]))
-    return replace(inputs, people=people, notes=(*inputs.notes, *sheet.notes, *say_set_aside(bad)))
+    return CalibrationInputs(
+        judges=tuple(judged),
+        people=tuple(of_people(sheet.ratings, judges=[item.name for item in judged])),
+        exchanges=texts,
+        options=options,
+        notes=(*pooled, *read_notes, *sheet.notes, *say_set_aside(bad)),
+    )

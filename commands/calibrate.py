@@ -22,7 +22,6 @@ from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
 
 if TYPE_CHECKING:
-    from empathy_judge.calibration.inputs import CalibrationInputs
     from empathy_judge.data.rating_files.sheet import SheetOptions
 
 INCONCLUSIVE = 3
@@ -68,8 +67,8 @@ def calibrate(
     RESPONSES are files of replies, as for `score`; each judge scores what it has not scored yet. RUN is the
     folder of a run, or another tool's table with an id and a score, rating or label in each row. Runs of one
     judge are pooled. RATINGS, the last, is a table with id, rater and rating under any usual header: Bad,
-    Okay, Good, numbers, thumbs or stars, or choices between two replies. Writes calibration.json,
-    report.html, report.md and report.json. Ratings by an AI are refused.
+    Okay, Good, numbers, thumbs or stars. Writes calibration.json, report.html, report.md and report.json.
+    Ratings by an AI are refused.
 
     \b
     Examples:
@@ -125,8 +124,6 @@ def calibrate(
         reading=reading,
     )
     say_notes(inputs.notes)
-    if inputs.choices:
-        ctx.exit(0 if agree_with_choices(inputs, out=out, as_json=as_json) else INCONCLUSIVE)
     report = fit.calibrate(inputs)
     folder = out or _default_folder(report.judge.name, report.judge.source)
     refused = refuse_part(report)
@@ -167,24 +164,3 @@ def calibrate(
 def _default_folder(judge: str, source: str) -> Path:
     stem = Path(source).stem
     return Path("calibrations") / (stem if judge == stem else f"{stem}-{judge}".replace("/", "-"))
-
-
-def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json: bool) -> bool:
-    """Print how often the judges agree with choices; return whether that is defined."""
-    from empathy_judge.calibration.agreement import choices
-    from empathy_judge.reports.calibration.choices_page import choice_agreement_page, plain_choices
-    from empathy_judge.reports.markdown import write_page
-    from empathy_judge.reports.terminal import open_screen, print_lines, print_page
-
-    found = [choices.agree_with_choices(judged, inputs.choices) for judged in inputs.judges]
-    page = choice_agreement_page(found, notes=inputs.notes)
-    plain = plain_choices(found, notes=inputs.notes)
-    folder = out or _default_folder(inputs.judges[0].name, inputs.judges[0].source)
-    written = write_page(page, plain, folder)
-    if as_json:
-        print(json.dumps(plain, indent=2, allow_nan=False))
-    else:
-        print_page(replace(page, foot=""))  # how the files were read is said already
-        print_lines([f"written {path}" for path in written], open_screen())
-        say_next("have people rate single replies with `rate plan`, then run `calibrate` again")
-    return found[0].agreement.interval is not None

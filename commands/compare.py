@@ -116,8 +116,7 @@ def compare(
     similar (within the margin) or inconclusive.
 
     A table of human ratings (rater, rating, model, emotion) is compared by chi-square tests and by tests with
-    raters as units. A table of choices (rater, model_a, model_b, winner) is compared by how often each model
-    is chosen.
+    raters as units.
 
     \b
     Examples:
@@ -127,18 +126,12 @@ def compare(
       empathy-judge compare runs/monday runs/tuesday --html compared.html
       empathy-judge compare replies.csv --baseline study:human --baseline study:gpt-4
       empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
-      empathy-judge compare choices.csv
     """
-    from empathy_judge.calibration.comparison.compare_runs import (
-        ComparedChoices,
-        ComparedRuns,
-        ComparisonRequest,
-    )
+    from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
     from empathy_judge.calibration.comparison.compare_runs import compare as compare_models
     from empathy_judge.data.files import write_texts
     from empathy_judge.data.records import to_plain
     from empathy_judge.judge.base import WEIGHTS
-    from empathy_judge.reports.calibration.choices_page import chosen_models_page, plain_choices
     from empathy_judge.reports.comparison.comparison_page import compared_runs_row, junit_checks, runs_page
     from empathy_judge.reports.comparison.comparison_screen import print_compared
     from empathy_judge.reports.html import as_page
@@ -175,9 +168,6 @@ def compare(
             write_junit(junit_checks(compared), junit, name="compare")
     elif check or html or are_variants or junit:
         raise UserError("--check, --html, --junit and --variants are for judged replies, not for ratings")
-    elif isinstance(compared, ComparedChoices):
-        result = plain_choices(compared.pairs, notes=compared.notes)
-        page = chosen_models_page(compared.pairs, source=compared.source)
     else:
         result = {"kind": "ratings", **to_plain(compared)}
         page = rated_models_page(compared)

@@ -140,8 +140,6 @@ def calibrate(
         data = _run(
             "calibrate", *paths, judge=judges if isinstance(judges, str) else list(judges), out=out, **options
         )
-    if "runs" not in data:
-        raise JudgeError("choices between replies: use the command `empathy-judge calibrate`")
     rows = [
         {"judge": run["name"], "kind": run["kind"]}
         | _interval("agreement", run["metrics"].get(data["headline"], run["metrics"]["qwk"]))

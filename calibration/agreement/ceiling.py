@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from empathy_judge.calibration.agreement.alt_test import AlternativeTest, alternative_test, shared_items
 from empathy_judge.calibration.agreement.metrics import (
     coincidences_of,
     level_counts,
@@ -58,7 +57,6 @@ class Ceiling:
     person_against_rest: Estimate = UNDEFINED
     judge_against_rest: Estimate = UNDEFINED
     gap: Estimate = UNDEFINED
-    alternative: AlternativeTest | None = None
 
 
 def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Ceiling:
@@ -91,7 +89,6 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
         person_against_rest=person.estimate(),
         judge_against_rest=judge.estimate(),
         gap=(judge - person).estimate(),
-        alternative=alternative_test(grid.table, grid.judge, clusters=grid.clusters, drawn=drawn),
     )
 
 
@@ -129,11 +126,19 @@ def _alpha(grid: RatingGrid, drawn: Draws) -> Estimate:
     return refused_by_rarity({"alpha_ordinal": alpha}, grid.table)["alpha_ordinal"]
 
 
+def _shared_items(table: Floats, row: int) -> tuple[Integers, Floats]:
+    """Return the items this person shares with others, and the others' ratings of them."""
+    items = np.flatnonzero(np.isfinite(table[row]))
+    others = np.delete(table[:, items], row, axis=0)
+    is_shared = np.isfinite(others).any(axis=0)
+    return items[is_shared], others[:, is_shared]
+
+
 def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[LeftOut, ...]]:
     """Person and judge against the median of the others, over all turns, and turn by turn."""
     turns = []
     for row in range(len(grid.raters)):
-        shared, others = shared_items(grid.table, row)
+        shared, others = _shared_items(grid.table, row)
         medians = np.rint(np.nanmedian(others, axis=0)) if len(shared) else np.zeros(0)
         turns.append((shared, grid.table[row, shared], medians))
     left_out = tuple(

@@ -1,4 +1,4 @@
-"""Comparisons of models: by a judge's runs, by human ratings, or by choices between replies."""
+"""Comparisons of models: by a judge's runs, or by human ratings."""
 
 import math
 from collections import Counter
@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from empathy_judge.calibration.agreement.choices import ChosenModels, compare_chosen
 from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
 from empathy_judge.calibration.comparison.differences import Difference, differences
 from empathy_judge.calibration.comparison.judged_models import (
@@ -38,11 +37,8 @@ from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import Judged, make_ids_unique
 from empathy_judge.data.rated_range import find_outside
-from empathy_judge.data.rating_files.pairwise_choices import are_choices, read_choices
-from empathy_judge.data.rating_files.sheet import RatingSheet, Replies, SheetOptions
+from empathy_judge.data.rating_files.sheet import RatingSheet, SheetOptions
 from empathy_judge.data.records import UNNAMED_MODEL
-from empathy_judge.data.tables import read_responses
-from empathy_judge.data.text import listed
 
 MOST_SHOWN: Final = 6  # pairs whose replies are shown: those of four models
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "probably better": 0, "similar": 0, "worse": 1}
@@ -143,17 +139,8 @@ class ComparedRuns:
         return EXIT_CODES.get(REVERSED[pair.verdict] if is_turned else pair.verdict, 3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedChoices:
-    """Models by choices between their replies."""
-
-    pairs: tuple[ChosenModels, ...]
-    source: str
-    notes: tuple[str, ...]
-
-
-def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedComparison | ComparedChoices:
-    """Compare runs if folders are given, else the models of one file of ratings or choices."""
+def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedComparison:
+    """Compare runs if folders are given, else the models of one file of ratings."""
     folders = [path for path in request.paths if path.is_dir()]
     if folders and len(folders) < len(request.paths):
         raise UserError("compare: pass runs or one file of ratings; --ratings adds ratings to runs")
@@ -163,22 +150,8 @@ def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedC
         raise UserError("compare: pass one file of ratings at a time")
     if request.ratings or request.calibration:
         raise UserError("compare: --ratings and --calibration apply to runs, not to a file of ratings")
-    if are_choices(request.paths[0], request.reading.columns if request.reading else None):
-        return _compare_choices(request)
     sheet = read_people(request.paths[0], request.reading, exchanges=request.exchanges)
     return compare_sheet(sheet, request.paths[0], baselines=request.baselines, models=request.models)
-
-
-def _compare_choices(request: ComparisonRequest) -> ComparedChoices:
-    path, replies = request.paths[0], None
-    if request.exchanges:
-        replies = Replies(exchanges=read_responses(request.exchanges))
-    choices, notes = read_choices(path, request.reading, replies=replies)
-    if wanted := {*request.models, *request.baselines}:
-        choices = tuple(item for item in choices if set(item.models) <= wanted)
-        if not choices:
-            raise UserError(f"{path}: no choice between {listed(sorted(wanted))}")
-    return ComparedChoices(pairs=compare_chosen(choices), source=path.name, notes=notes)
 
 
 def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:

@@ -1,1 +1,1 @@
-"""Files of people's ratings as people have them: any headers, any scale, thumbs, choices between two."""
+"""Files of people's ratings as people have them: any headers, any scale, thumbs."""

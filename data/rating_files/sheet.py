@@ -40,10 +40,6 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "prompt": PROMPTS,
     "response": RESPONSES,
 }
-SIDES: Final = ("a", "b")
-SIDED: Final = ("id", "model", "response")
-WINNER: Final = ("winner", "choice", "preferred", "preference", "better", "chosen_model", "preferred_model")
-PREFERENCE: Final = ("chosen", "rejected")
 ONE_RATER: Final = "one rater"
 SHOWN: Final = 3  # of the rows set aside
 ALL: Final = "all"
@@ -81,7 +77,7 @@ class SheetOptions:
 
 
 class HasRater(Protocol):
-    """A rating, or a choice."""
+    """A rating."""
 
     @property
     def rater(self) -> str: ...
@@ -186,34 +182,6 @@ def find_columns(headers: Iterable[str], stated: Mapping[str, str] | None = None
     return {key: name for key, name in columns.items() if name is not None}
 
 
-def find_sides(headers: Iterable[str], stated: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The columns of a choice between two replies: `winner`, and the two sides as `model_a`, `response_b` ...
-
-    Empty where the table holds no choices.
-
-    >>> find_sides(["Model A", "Model B", "Winner"])
-    {'winner': 'Winner', 'model_a': 'Model A', 'model_b': 'Model B'}
-    """
-    names = list(headers)
-    preference = [_find_header((word,), names) for word in PREFERENCE]
-    if None not in preference:
-        return {"response_a": str(preference[0]), "response_b": str(preference[1])}
-    winner = _find_column("winner", WINNER, names, stated)
-    if winner is None:
-        return {}
-    sides = {}
-    for key in SIDED:
-        for side, number in zip(SIDES, ("1", "2"), strict=True):
-            words = [key, *(NAMES[key] if key != "id" else ())]
-            spelled = [form for word in words for form in (f"{word}_{side}", f"{word}_{number}")]
-            if (name := _find_header(spelled, names)) is not None:
-                sides[f"{key}_{side}"] = name
-    whole = {
-        key: name for key, name in sides.items() if {f"{key[:-1]}{side}" for side in SIDES} <= set(sides)
-    }
-    return {"winner": winner, **whole} if whole else {}
-
-
 def parse_stated(texts: Sequence[str]) -> dict[str, str]:
     """Columns as an option states them, each as FIELD=NAME.
 
@@ -223,10 +191,8 @@ def parse_stated(texts: Sequence[str]) -> dict[str, str]:
     stated = {}
     for text in texts:
         key, _, name = (part.strip() for part in text.partition("="))
-        if key not in (*NAMES, "winner") or not name:
-            raise UserError(
-                f"--column {text}: expected FIELD=NAME with FIELD one of {', '.join(NAMES)}, winner"
-            )
+        if key not in NAMES or not name:
+            raise UserError(f"--column {text}: expected FIELD=NAME with FIELD one of {', '.join(NAMES)}")
         stated[key] = name
     return stated
 
@@ -274,11 +240,9 @@ def _find_header(wanted: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def is_rating_table(path: Path) -> bool:
-    """Return whether a table holds ratings or choices rather than replies, by its first row."""
+    """Return whether a table holds ratings rather than replies, by its first row."""
     _, row = next(iter(read_rows(path)), (0, {}))
     columns, names = find_columns(row), {bare_name(name) for name in row}
-    if "winner" in find_sides(row):  # choices between two replies
-        return True
     if "response" in columns:  # replies may have a rating too; ratings with texts also name the rater
         return {"rating", "rater"} <= names
     return "rating" in columns and ("rater" in columns or bool(names & {"rating", "stars", "thumbs"}))
@@ -302,11 +266,6 @@ def read_sheet(
     if not table.rows and not table.bad:
         raise UserError(f"{path}: empty; expected a table with id, rater and rating")
     if "rating" not in columns:
-        if find_sides(headers, table.options.columns):
-            raise UserError(
-                f"{path}: choices between two replies, not ratings. `calibrate RUN {path.name}` measures how "
-                f"often a judge agrees with them; `compare {path.name}` shows which model is chosen"
-            )
         raise UserError(f"{path}: {say_missing('the rating', headers, option='rating')}")
     if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
         what = "the reply that is rated (id, or prompt and response)"
@@ -333,7 +292,7 @@ def is_ai(rater: str, kind: object, options: SheetOptions) -> bool:
 
 
 class RaterTable:
-    """A file of ratings or choices: its rows, the columns it has, and the notes about it."""
+    """A file of ratings: its rows, the columns it has, and the notes about it."""
 
     def __init__(self, path: Path, options: SheetOptions | None) -> None:
         self.path, self.options, self.bad = path, options or SheetOptions(), list[BadRow]()
@@ -363,7 +322,7 @@ class RaterTable:
     ) -> tuple[tuple[Item, ...], tuple[str, ...]]:
         """Return what people gave, and all notes; refused where AIs gave everything.
 
-        `items` are ratings or choices, each with what the file calls the kind of its rater.
+        `items` are ratings, each with what the file calls the kind of its rater.
         """
         ai = {item.rater for item, kind in items if is_ai(item.rater, kind, self.options)}
         names = ", ".join(sorted(ai))

@@ -98,7 +98,7 @@ def _parties(report: CalibrationReport) -> Iterator[tuple[str, Look, Mapping[str
 
 
 def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
-    ceiling, test = report.ceiling, report.ceiling.alternative
+    ceiling = report.ceiling
     yield say_ceiling(report)
     if not ceiling.not_identifiable:
         yield (
@@ -107,11 +107,6 @@ def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
         )
         if ceiling.speaks_for != "people":
             yield "So few raters are a panel: these figures describe these raters, not people in general."
-    if test and not test.undefined:
-        yield (
-            f"To pass the alternative-annotator test, the judge must beat half of the raters (epsilon "
-            f"{number(test.epsilon)}); its mean advantage is {show_estimate(test.advantage)}."
-        )
 
 
 def confusion_section(report: CalibrationReport) -> Section:

@@ -195,15 +195,7 @@ def say_ceiling(report: CalibrationReport) -> str:
         why = ceiling.not_identifiable.removeprefix("not identifiable: ")
         return f"How well people agree with each other is not identifiable: {why}."
     person, judge = map(show_estimate, (ceiling.person_against_rest, ceiling.judge_against_rest))
-    beside = f"Against the median of the other raters, one person reaches {person} and the judge {judge}"
-    test = ceiling.alternative
-    if not test or test.is_passed is None:
-        return f"{beside}."
-    may = "may" if test.is_passed else "may not"
-    return (
-        f"{beside}; by the alternative-annotator test it {may} replace a person "
-        f"(it beats {100 * test.winning_rate:.0f}% of them)."
-    )
+    return f"Against the median of the other raters, one person reaches {person} and the judge {judge}."
 
 
 def _say_levels(report: CalibrationReport) -> str:

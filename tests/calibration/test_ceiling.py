@@ -2,16 +2,13 @@
 
 import json
 import math
-from typing import Any
 
 import krippendorff
 import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from empathy_judge.calibration.agreement.alt_test import MIN_INSTANCES, AlternativeTest, alternative_test
 from empathy_judge.calibration.agreement.ceiling import MIN_SHARED, ceiling
-from empathy_judge.calibration.bootstrap import resample_clusters
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.records import to_plain
@@ -48,61 +45,6 @@ def paired_from(table: np.ndarray, judge: np.ndarray) -> Paired:
         label=judge[items].astype(np.int64),
         scale=parse_scale("1-5"),
     )
-
-
-def alternative(table: np.ndarray, judge: np.ndarray, **options: Any) -> AlternativeTest:
-    items = table.shape[1]
-    return alternative_test(
-        table,
-        judge,
-        clusters=np.arange(items),
-        drawn=resample_clusters(items, rng=np.random.default_rng(0), draws=100),
-        **options,
-    )
-
-
-# --- The alternative-annotator test.
-
-
-def test_a_judge_better_than_people_wins_and_a_worse_one_does_not() -> None:
-    """People of noise .8; a judge of .2 stands nearer to the others, one of 4 is hardly more than chance."""
-    better = alternative(*crowd(people=5, judge=0.2))
-    assert better.is_passed and better.winning_rate == 1
-    worse = alternative(*crowd(people=5, judge=4.0))
-    assert worse.is_passed is False and worse.winning_rate == 0
-    assert better.advantage.value > 0.75 > 0.6 > worse.advantage.value
-    for found in (better, worse):
-        interval = found.advantage.interval
-        assert interval is not None and interval.low < found.advantage.value < interval.high
-
-
-def test_a_judge_equal_to_people_wins_with_a_margin_and_seldom_without() -> None:
-    """Just another person: within a margin of .2 with many responses; with none, no better than chance."""
-    equal = [crowd(people=5, judge=0.8, items=400, seed=seed) for seed in range(6)]
-    with_margin = [alternative(*data, epsilon=0.2).winning_rate for data in equal]
-    assert min(with_margin) == 1
-    without = [alternative(*data, epsilon=0.0).winning_rate for data in equal]
-    assert np.mean(without) < 0.2
-
-
-def test_the_alternative_test_by_hand() -> None:
-    """Three people say 1, the judge says 1 on half of the responses and 3 on the rest: a plain loss."""
-    table, judge = np.ones((3, 40)), np.where(np.arange(40) % 2, 1.0, 3.0)
-    found = alternative(table, judge)
-    assert (found.advantage.value, found.winning_rate, found.is_passed) == (0.5, 0.0, False)
-    same = alternative(table, np.ones(40))
-    assert (same.winning_rate, same.advantage.value) == (1.0, 1.0)
-    # The first differs from two who agree, with whom the judge sides; a fourth shares one reply only.
-    apart = np.array([[3.0] * 40, [1.0] * 40, [1.0] * 40, [np.nan] * 39 + [1.0]])
-    assert alternative(apart, np.ones(40)).winning_rate == 1.0
-
-
-@pytest.mark.parametrize("shape", [(2, 100), (3, MIN_INSTANCES - 1)])
-def test_too_few_people_or_responses_have_no_answer(shape: tuple[int, int]) -> None:
-    found = alternative(np.ones(shape), np.ones(shape[1]))
-    assert found.is_passed is None
-    assert found.undefined is not None and "3 are needed" in found.undefined
-    json.dumps(to_plain(found), allow_nan=False)
 
 
 # --- Several people.
@@ -171,7 +113,7 @@ def test_one_rating_each_is_not_identifiable_and_says_so() -> None:
     found = ceiling(single(), rng=np.random.default_rng(0), draws=20)
     assert found.not_identifiable is not None
     assert found.not_identifiable.startswith("not identifiable: every reply has one rating")
-    assert found.alternative is None and math.isnan(found.gap.value)
+    assert math.isnan(found.gap.value)
     json.dumps(to_plain(found), allow_nan=False)
 
 
