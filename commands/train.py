@@ -11,19 +11,12 @@ from empathy_judge.commands.shared.options import FILE, interruptible, say, say_
 from empathy_judge.data.errors import UserError
 
 HEAD = "head"  # the recipe of an output layer
-NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence", "about")
+NOT_WITH_CARD = ("recipe", "base", "seed", "protocol", "part", "evidence", "about")
 
 
 @click.command()
 @click.argument("exchanges", type=FILE, required=False)
 @click.argument("ratings", type=FILE, required=False)
-@click.option(
-    "--unit",
-    type=click.Choice(["reply", "conversation"]),
-    default="reply",
-    show_default=True,
-    help="Train a judge of replies, or fit a judge of whole conversations on --sets, without a GPU.",
-)
 @click.option(
     "--recipe",
     metavar="NAME|FILE.toml",
@@ -42,7 +35,7 @@ NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "part", "evidence
 @click.option("--out", type=FILE, required=True, help="Folder of the judge, or of the trial.")
 @click.option(
     "--protocol",
-    type=click.Choice(["held-out", "sets-apart", "systems-apart"]),
+    type=click.Choice(["held-out"]),
     help="Evaluate the settings on held-out data instead of making a judge.",
 )
 @click.option(
@@ -61,7 +54,6 @@ def train(
     context: click.Context,
     exchanges: Path | None,
     ratings: Path | None,
-    unit: str,
     recipe: str | None,
     base: str | None,
     seed: int | None,
@@ -90,9 +82,7 @@ def train(
 
     --sets is a folder with one folder for each public set, as published: epitome, ieval, esconv, and so on. A
     recipe that names some under [sets] needs no EXCHANGES. Sets with the weight 0 only evaluate the finished
-    judge; with `study = 0`, so do EXCHANGES and RATINGS. With --unit conversation only the rated
-    conversations in --sets are needed. Held out is one set at a time (--protocol sets-apart) or one system at
-    a time (systems-apart); without --protocol both trials run and a judge is made.
+    judge; with `study = 0`, so do EXCHANGES and RATINGS.
 
     \b
     Examples:
@@ -100,14 +90,7 @@ def train(
       empathy-judge train exchanges.jsonl ratings.jsonl --sets public --protocol held-out --out trial
       empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trial --out my-judge
       empathy-judge train exchanges.jsonl ratings.jsonl --from-card my-judge --out rebuilt
-      empathy-judge train --unit conversation --sets public --out my-judge
     """
-    if unit == "conversation":
-        if evidence or from_card:
-            raise UserError("--unit conversation: --evidence and --from-card do not apply")
-        return _train_conversations(sets, out, protocol, as_json=as_json)
-    if protocol not in (None, "held-out"):
-        raise UserError(f"--protocol {protocol}: only with --unit conversation; for replies: held-out")
     of_network = (base, seed, from_card, protocol, part, sets, about)
     is_network = bool(texts or evidence) or any(option is not None for option in of_network)
     recipe = recipe or ("default" if is_network else HEAD)
@@ -215,26 +198,3 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
     else:
         print_report(report, written)
     _say_how_to_score("classifier", out)
-
-
-def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
-    """Fit or evaluate the judge of whole conversations."""
-    from empathy_judge.reports.progress import steps
-    from empathy_judge.training.fit_conversations import SYSTEMS_APART, run_fit
-    from empathy_judge.training.model_card import trial_lines
-    from empathy_judge.training.trials import SETS_APART
-
-    if sets is None:
-        raise UserError("--unit conversation: needs --sets, the folder of the rated sets")
-    if protocol not in (None, SETS_APART, SYSTEMS_APART):
-        raise UserError(f"--protocol {protocol}: not for conversations; {SETS_APART} or {SYSTEMS_APART}")
-    with interruptible("nothing is saved"), steps() as (_, on_step):
-        result = run_fit(sets, out, protocol=protocol, on_step=on_step)
-    if as_json:
-        click.echo(json.dumps(result, indent=2))
-    elif protocol:
-        say("\n".join(trial_lines(result)))
-        say_next("to make the judge", "train", "--unit", "conversation", "--sets", sets, "--out", out)
-    else:
-        say(f"{result['caveat']}")
-        _say_how_to_score("conversation", out)

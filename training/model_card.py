@@ -114,7 +114,7 @@ def trial_lines(evaluation: Row) -> list[str]:
             f"{percent(evaluation['own_higher'])}%."
         ]
     if "sets" in evaluation:
-        return [*_set_lines(evaluation["sets"]), *_system_lines(evaluation.get("levels", []))]
+        return _set_lines(evaluation["sets"])
     evaluations = evaluation["evaluations"]
     metrics = {key: name for key, name in METRICS.items() if key in evaluations[JUDGE]["per_response"]}
     lines = _table(
@@ -173,17 +173,6 @@ def _set_lines(sets: Sequence[Row]) -> list[str]:
         "",
         *_table(head, rows),
     ]
-
-
-def _system_lines(levels: Sequence[Row]) -> list[str]:
-    """Return a table with one row for every conversational system that was left out."""
-    if not levels:
-        return []
-    rows = [
-        (row["system"], f"{row['conversations']:,}", percent(row["people"]), percent(row["judge"]))
-        for row in levels
-    ]
-    return ["", *_table(("system left out", "conversations", "human Good share", "judge's Good share"), rows)]
 
 
 def _levels(evaluation: Row) -> Row:

@@ -37,7 +37,6 @@ class RatedSet:
     licence: str
     part: int = 0
     systems: bool = False
-    is_simulated: bool = False
     path: str = ""
     evaluation_only: bool = False
 

@@ -123,7 +123,6 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     refused(train("--recipe", recipe, *out), "--sets: the recipe uses epitome, ieval; set the folder")
     refused(train("--recipe", recipe, "--sets", tmp_path, *out), "epitome")
     refused(train("--sets", sets_folder, *out), "names no other rated set")
-    refused(train("--protocol", "sets-apart", *out), "only with --unit conversation")
 
 
 def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
@@ -274,7 +273,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
         (train(*out, "--base", "none"), "unknown base 'none'; known: minilm, smollm2"),
         (train(*out, "--device", "abacus"), "--device: no 'abacus' here; use cpu"),
         (train(*out, "--texts", "none.jsonl"), "has no teacher to label them"),
-        (train(*out, "--protocol", "systems-apart"), "only with --unit conversation"),
         (train("--out", trial_folder), "contains something other than a judge"),
         (train("--seed", 9, "--out", made_judge[0]), "contains a judge with another recipe"),
         (train("--protocol", "held-out", "--out", made_judge[0]), "something other than a trial"),
