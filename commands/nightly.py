@@ -1,11 +1,10 @@
 """The commands `nightly`, `history` and `dashboard`."""
 
-import os
 from pathlib import Path
 
 import click
 
-from empathy_judge.commands.shared.options import FILE, device_option, interruptible, say, say_next, say_notes
+from empathy_judge.commands.shared.options import FILE, device_option, interruptible, say, say_next
 
 
 @click.command()
@@ -13,16 +12,6 @@ from empathy_judge.commands.shared.options import FILE, device_option, interrupt
 @click.option("--night", metavar="NAME", help="Name of the night.  [default: today's date]")
 @click.option("--again", is_flag=True, help="Score a night that is in the history again, and replace it.")
 @device_option
-@click.option(
-    "--otel",
-    is_flag=True,
-    help="Send figures and outcomes as OpenTelemetry events to OTEL_EXPORTER_OTLP_ENDPOINT.",
-)
-@click.option(
-    "--mlflow",
-    is_flag=True,
-    help="Log figures, outcomes and the report as an MLflow run at MLFLOW_TRACKING_URI.",
-)
 @click.option("--now", metavar="TIME", hidden=True, help="The time to record, such as 2026-11-15T02:00.")
 @click.option("--json", "as_json", is_flag=True, help="Print the night as JSON.")
 @click.pass_context
@@ -31,8 +20,6 @@ def nightly(
     config: Path,
     night: str | None,
     again: bool,
-    otel: bool,
-    mlflow: bool,
     now: str | None,
     as_json: bool,
 ) -> None:
@@ -55,13 +42,8 @@ def nightly(
     from empathy_judge.nightly.config import check_name, read_config
     from empathy_judge.nightly.history import show_place
     from empathy_judge.nightly.night import run_night
-    from empathy_judge.nightly.output import as_page, print_night
-    from empathy_judge.nightly.tracking import check_mlflow, collector_url, log_mlflow, send_events
+    from empathy_judge.nightly.output import print_night
 
-    if otel:
-        collector_url(os.environ)  # refuses before hours of work
-    if mlflow:
-        check_mlflow()
     fixed = datetime.fromisoformat(now) if now else None
     began, start = datetime.now().astimezone(), monotonic()  # so that no clock put back makes a time negative
     settings = read_config(config)
@@ -74,11 +56,6 @@ def nightly(
             again=again,
         )
     print_night(finished, settings, as_json=as_json)
-    # A tool that cannot be reached changes no exit code.
-    if otel and (problem := send_events(finished.record, os.environ)):
-        say_notes([problem])
-    if mlflow:
-        say_notes([log_mlflow(finished, as_page(finished, settings))])
     if not as_json and settings.dashboard:
         say_next(f"to see the nights: open {Path(settings.dashboard) / 'index.html'}")
     elif not as_json:

@@ -108,7 +108,7 @@ class JudgeShift:
 
     before: Mapping[Label, Floats]
     after: Mapping[Label, Floats]
-    matters: float
+    min_drift: float
     moved: str | None = None
     suspected: str | None = None
 
@@ -124,7 +124,7 @@ class JudgeShift:
             differences,
             anchors_before=self.before[label],
             anchors_after=self.after[label],
-            matters=self.matters,
+            matters=self.min_drift,
             looks=looks,
             widening=widening,
         )
@@ -146,7 +146,7 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     )
 
 
-def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters: float) -> JudgeShift:
+def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, min_drift: float) -> JudgeShift:
     """Return whether the judge moved since a night, by its anchors.
 
     It moved where an interval that holds on all nights shows it, and may have where tonight's does.
@@ -160,7 +160,7 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters
     shift = JudgeShift(
         before={label: np.array([getattr(was, label) for _, was in both]) for label, _, _ in SIDES},
         after={label: np.array([getattr(new, label) for new, _ in both]) for label, _, _ in SIDES},
-        matters=matters,
+        min_drift=min_drift,
     )
     if len(both) < 2:
         return shift
@@ -169,7 +169,7 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters
             label: paired_change(shift.after[label] - shift.before[label], looks=looks)
             for label, _, _ in SIDES
         }
-        if any(is_beyond(change.interval, matters) for change in changes.values()):
+        if any(is_beyond(change.interval, min_drift) for change in changes.values()):
             by = " and ".join(f"{points(change)} points {label}" for label, change in changes.items())
             verb = "shifted" if looks > 1 else "may have shifted"
             text = f"the judge {verb} by {by} on {len(both):,} anchors since {before.night}"

@@ -2,12 +2,11 @@
 
 name = "nightly"                    # name of these nights in the history; default: the file's name
 prompts = "prompts.jsonl"           # default: the 160 sample prompts
-unit = "conversation"               # score whole conversations; default: replies, or conversations with turns
-turns = 8                           # turns per conversation; prompts are situations then
+unit = "conversation"               # score the whole conversations in files of responses; default: "reply"
 judge = "classifier"                # a name, or a judge's TOML file
 calibration = "calibration.json"    # or "none"; default: the judge's own
 anchors = "anchors.jsonl"           # replies that detect drift of the judge, or "none"; default: 192 samples
-matters = 1                         # smallest relevant drift of the judge on the anchors, in points
+min_judge_drift = 1                 # smallest relevant drift of the judge on the anchors, in points
 baseline = 2026-11-15               # the night to compare all others with; default: a model's first
 baseline_nights = 3                 # nights to average for the baseline; default: 1
 study = ["human", "gpt-4"]          # models of the published study to compare with
@@ -62,17 +61,19 @@ from empathy_judge.calibration.artifact import NONE
 from empathy_judge.calibration.comparison.published_models import PREFIX, published
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import read_toml
-from empathy_judge.data.records import CONVERSATION, REPLY
+from empathy_judge.data.records import CONVERSATION
 from empathy_judge.data.storage import check_table
 from empathy_judge.data.tables import SAMPLE_PROMPTS, first_problem, validate
 from empathy_judge.judge.llm.answer_prompts import ModelConfig, read_model_config
-from empathy_judge.judge.scripted_conversations import OURS as SITUATIONS
-from empathy_judge.judge.scripted_conversations import read_script
 from empathy_judge.nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"
 OURS: Final = ("path", "digest")  # fields that are no keys of the file
+OLD_KEYS: Final = {
+    "matters": "renamed to min_judge_drift",
+    "turns": "conversations are read from files; set unit and give each model responses",
+}
 # Keys that do not change the result of a night.
 ELSEWHERE: Final = frozenset({"history", "runs", "dashboard", "outputs", "max_cost"})
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
@@ -191,11 +192,10 @@ class NightlyConfig(ConfigTable):
     name: NightName
     prompts: FilePath = SAMPLE_PROMPTS
     unit: Literal["reply", "conversation"] = "reply"
-    turns: int | None = Field(None, ge=2)
     judge: str = "classifier"
     calibration: str | None = None
     anchors: OptionalPath = SAMPLE_ANCHORS
-    matters: Annotated[float, Field(ge=0), AfterValidator(lambda points: points / 100)] = 1.0
+    min_judge_drift: Annotated[float, Field(ge=0), AfterValidator(lambda points: points / 100)] = 1.0
     baseline: NightName | None = None
     baseline_nights: int = Field(1, ge=1)
     study: Annotated[tuple[str, ...], AfterValidator(_read_study)] = ("human",)
@@ -224,12 +224,11 @@ def read_config(path: Path) -> NightlyConfig:
     given = read_toml(path)
     known = [key for key in NightlyConfig.model_fields if key not in OURS]
     if unknown := next((key for key in given if key not in known), None):
-        raise UserError(f"{path}: {unknown}: unknown; known: {', '.join(known)}")
+        problem = OLD_KEYS.get(unknown, f"unknown; known: {', '.join(known)}")
+        raise UserError(f"{path}: {unknown}: {problem}")
     deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
     digest = sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16]
     table = {"name": path.stem, **given, "path": path, "digest": digest}
-    if given.get("turns"):
-        table = {"prompts": SITUATIONS, "unit": CONVERSATION, **table}
     try:
         config = NightlyConfig.model_validate(table, context=path)
     except ValidationError as error:
@@ -237,11 +236,9 @@ def read_config(path: Path) -> NightlyConfig:
         if error.errors()[0]["type"] == "extra_forbidden":
             problem = f"unknown; known: {', '.join(NightlyOutputs.model_fields)}"
         raise UserError(f"{path}: {key}: {problem}") from error
-    if config.turns and config.unit == REPLY:
-        raise UserError(f"{path}: unit: must be conversation with turns; remove unit or turns")
-    if config.turns:
-        read_script(config.prompts, turns=config.turns)
-    elif any(model.endpoint for model in config.models):
+    if any(model.endpoint for model in config.models):
+        if config.unit == CONVERSATION:
+            raise UserError(f"{path}: unit: conversations are read from files; give each model responses")
         check_table(config.prompts)
     if config.anchors is not None:
         check_table(config.anchors)

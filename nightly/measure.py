@@ -1,7 +1,6 @@
 """The measurement of a night: every model's responses, made or read, and their judgments.
 
     runs/<night>/<model>/answers-<digest>/   the model's replies, as `respond` stores them
-    runs/<night>/<model>/talks-<digest>/     or the conversations it held, likewise
     runs/<night>/<model>/responses.jsonl     or a copy of a file's, whatever becomes of that later
     runs/<night>/<model>/cut-short.jsonl     and those with finish_reason "length", which are not judged
     runs/<night>/<model>/judged-<digest>/    their judgments, as `score` stores them
@@ -41,13 +40,6 @@ from empathy_judge.judge.llm.answers import OUT_OF_TOKENS
 from empathy_judge.judge.llm.endpoint import endpoints_of
 from empathy_judge.judge.llm.limits import Budget
 from empathy_judge.judge.scoring import SummarizedRun, plan_run, score_file
-from empathy_judge.judge.scripted_conversations import (
-    CONVERSATIONS,
-    Listener,
-    hold_conversations,
-    plan_conversations,
-    read_script,
-)
 from empathy_judge.nightly.config import NIGHT, ModelEntry, NightlyConfig
 from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResult
 from empathy_judge.reports.progress import progress
@@ -201,30 +193,26 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
 
 
 def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Have the model answer the prompts or have the conversations; earlier results are reused."""
+    """Have the model answer the prompts; earlier answers are reused."""
     assert entry.endpoint is not None
     config, budget = setup.config, setup.budget
-    asked = Listener(entry.endpoint) if config.turns else Responder(entry.endpoint)
-    asked.endpoint.budget = budget
-    bounds: dict[str, Any] = {
-        "limit": config.limit,
-        "max_cost": None if budget.most is None else budget.most - budget.spent,
-    }
+    responder = Responder(entry.endpoint)
+    responder.endpoint.budget = budget
+    plan = plan_responses(config.prompts, responder)
     with progress(f"asking {entry.name}", "answered") as on_progress:
-        if isinstance(asked, Listener):
-            assert config.turns is not None
-            script = read_script(config.prompts, turns=config.turns)
-            talk_plan = plan_conversations(script, asked, turns=config.turns)
-            place, made = folder / f"talks-{talk_plan.digest[:8]}", CONVERSATIONS
-            done = hold_conversations(script, asked, talk_plan, place, on_progress=on_progress, **bounds)
-        else:
-            plan = plan_responses(config.prompts, asked)
-            place, made = folder / f"answers-{plan.digest[:8]}", RESPONSES
-            done = respond_to(config.prompts, asked, plan, place, on_progress=on_progress, **bounds)
-    if not done.manifest["counts"][Path(made).stem]:
-        discard_run(done.folder)  # else the same night given again would not ask again
+        done = respond_to(
+            config.prompts,
+            responder,
+            plan,
+            folder / f"answers-{plan.digest[:8]}",
+            limit=config.limit,
+            max_cost=None if budget.most is None else budget.most - budget.spent,
+            on_progress=on_progress,
+        )
+    if not done.manifest["counts"]["responses"]:
+        discard_run(done.folder)  # otherwise the same command would not ask again
         raise OperationalError(f"no prompt was answered: {say_counts(done.manifest['reasons'])}")
-    return done.folder / made, done.manifest
+    return done.folder / RESPONSES, done.manifest
 
 
 def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:

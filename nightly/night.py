@@ -270,7 +270,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
         alike = [
             night
             for night in pinned
-            if not judge_shift(night.anchors, before=pinned[0], matters=config.matters).moved
+            if not judge_shift(night.anchors, before=pinned[0], min_drift=config.min_judge_drift).moved
         ]
         lost = {point.night.night: point.result.unscored_share or 0.0 for point in before}
         past: dict[Against, PastNight] = {}
@@ -302,7 +302,7 @@ def changes_of(
             against,
             then.nights,
             pair(measured.judged, [item for item in then.record.judgments if item.model == model]),
-            judge_shift(anchors, before=then.record, matters=setup.config.matters),
+            judge_shift(anchors, before=then.record, min_drift=setup.config.min_judge_drift),
             watches=earlier.watches,
             models=len(setup.config.models),
             unscored=then.unscored,
@@ -321,7 +321,7 @@ def _sums(
         return None if stored.judge_moved else {"good": (stored.good_sums,), "bad": (stored.bad_sums,)}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
-    if judge_shift(then.anchors, before=baseline.record, matters=setup.config.matters).moved:
+    if judge_shift(then.anchors, before=baseline.record, min_drift=setup.config.min_judge_drift).moved:
         return None
     of_model = [
         [item for item in record.judgments if item.model == point.result.model]

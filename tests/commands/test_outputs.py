@@ -1,7 +1,6 @@
-"""What `compare` and `nightly` tell other tools: JUnit, GitHub's summary of a job, OpenTelemetry, MLflow."""
+"""What `compare` and `nightly` tell other tools: JUnit and GitHub's summary of a job."""
 
 import json
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,7 +8,6 @@ import pytest
 from click.testing import CliRunner, Result
 from nightly_world import CURT, start_world
 from repository import SAMPLES
-from servers import Answer, ScriptedServer
 
 from empathy_judge.commands import main as cli
 
@@ -42,56 +40,11 @@ def test_a_comparison_is_written_for_ci() -> None:
     assert not any(reply in summary for reply in replies)
 
 
-@pytest.mark.slow
-def test_events_of_opentelemetry_reach_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with start_world(tmp_path) as world, ScriptedServer(lambda call: Answer(status=204)) as collector:
-        line = ["nightly", str(world.write()), "--otel", "--night", "1"]
-        refused = CliRunner().invoke(cli.main, line)
-        assert refused.exit_code == 2 and "OTEL_EXPORTER_OTLP_ENDPOINT" in refused.stderr
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.base_url)
-        assert CliRunner().invoke(cli.main, line).exit_code == 0
-    (call,) = collector.calls
-    (resource,) = call.body["resourceLogs"]
-    (scope,) = resource["scopeLogs"]
-    events = [
-        {item["key"]: next(iter(item["value"].values())) for item in record["attributes"]}
-        for record in scope["logRecords"]
-    ]
-    assert {record["eventName"] for record in scope["logRecords"]} == {"gen_ai.evaluation.result"}
-    named = {(event["gen_ai.request.model"], event["gen_ai.evaluation.name"]) for event in events}
-    assert ("bob", "empathy.good_share") in named
-    *_, check = events
-    assert check["gen_ai.evaluation.score.label"] == "pass"
-
-
-@pytest.mark.parametrize(
-    ("collector", "headers"),
-    [("http://collector.example:4318", "key=hunter2"), ("http://me:hunter2@collector.example:4318", "")],
-)
-def test_no_secret_goes_to_a_collector_over_plain_http(
-    collector: str, headers: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
-    Path("n.toml").write_text("")
-    done = CliRunner().invoke(cli.main, ["nightly", "n.toml", "--otel"])
-    assert done.exit_code == 2 and "unencrypted" in done.stderr and "hunter2" not in done.output
-
-
 @pytest.mark.parametrize("command", ["score", "compare", "calibrate"])
 def test_a_password_in_a_url_is_not_printed(command: str) -> None:
     place = "https://me:hunter2@127.0.0.1:9/replies.jsonl"
     done = CliRunner().invoke(cli.main, [command, place, place])
     assert done.exit_code == 2 and "hunter2" not in done.output, done.output
-
-
-def test_mlflow_is_asked_for_by_name_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    Path("n.toml").write_text("")
-    done = CliRunner().invoke(cli.main, ["nightly", "n.toml", "--mlflow"])
-    assert done.exit_code == 2 and "pip install mlflow" in done.stderr
-    assert not Path("runs").exists()
 
 
 def test_more_than_two_models_need_a_baseline_to_be_checked() -> None:

@@ -42,12 +42,12 @@ def test_everything_can_be_set_and_paths_are_beside_the_file(tmp_path: Path) -> 
     head = (
         'name = "mine"\nprompts = "p.jsonl"\nanchors = "a.jsonl"\njudge = "j.toml"\ncalibration = "c.json"\n'
         'baseline = 2026-11-15\nstudy = ["human", "study:gpt-4"]\nhistory = "postgresql+psycopg://me@db/x"\n'
-        'runs = "r"\ndashboard = false\nmax_cost = 0.5\nlimit = 20\nexplain = 0\nmatters = 2\n'
+        'runs = "r"\ndashboard = false\nmax_cost = 0.5\nlimit = 20\nexplain = 0\nmin_judge_drift = 2\n'
         "[gates]\ngood_share_drop = 5\n[outputs]\njunit = 'j.xml'\ngithub = true\n"
         '[[models]]\nconfig = "gpt.toml"\nname = "g"\n[[models]]\nname = "f"\nresponses = "r/{night}.csv"\n'
     )
     config = read_config(write(tmp_path, head))
-    assert (config.name, config.baseline, config.matters) == ("mine", "2026-11-15", 0.02)
+    assert (config.name, config.baseline, config.min_judge_drift) == ("mine", "2026-11-15", 0.02)
     assert (config.judge, config.calibration) == (str(tmp_path / "j.toml"), str(tmp_path / "c.json"))
     assert config.history == "postgresql+psycopg://me@db/x"
     assert (config.dashboard, config.outputs.junit, config.outputs.github) == (None, tmp_path / "j.xml", True)
@@ -94,8 +94,9 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"name = 'a/b'\n{MODEL}", "n.toml: name: 'a/b' is not a valid name"),
         (f"baseline = '../x'\n{MODEL}", "n.toml: baseline: '../x' is not a valid name"),
         ("models = [", "n.toml: not TOML"),
-        (f"turns = 3\nunit = 'reply'\n{MODEL}", "unit: must be conversation with turns"),
-        (f"turns = 30\n{MODEL}", "has text for 8 turns"),
+        (f"unit = 'conversation'\n{MODEL}", "unit: conversations are read from files; give each"),
+        (f"matters = 2\n{MODEL}", "n.toml: matters: renamed to min_judge_drift"),
+        (f"turns = 3\n{MODEL}", "n.toml: turns: conversations are read from files; set unit"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:

@@ -316,7 +316,7 @@ def test_a_judge_that_may_have_moved(noise: float, expected: str) -> None:
     )
     step = 0.03 if noise else 0.0
     moved = [level + step + noise * (-1) ** (at // 2) for at, level in enumerate(levels)]
-    shift = judge_shift(anchors(*moved), before=before, matters=0.01)
+    shift = judge_shift(anchors(*moved), before=before, min_drift=0.01)
     found = "moved" if shift.moved else "may have" if shift.suspected else "no"
     assert found == expected
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,71 +172,6 @@ def test_mlflow_logs_feedback_and_the_corrected_share(scored: ScoredRows, run_to
     assert ends == pytest.approx(scored["good"], abs=1e-6)
     assert metrics["empathy/mean"] == pytest.approx(scored["own"], abs=1e-6)
     assert (metrics["empathy/judged"], metrics["empathy/unscored"]) == (12, 1)
-
-
-RUNS_OF_MLFLOW = """
-import json, mlflow
-runs = mlflow.search_runs(experiment_names=["told"], order_by=["attributes.start_time"], output_format="list")
-read = lambda run, name: mlflow.artifacts.load_text(f"{run.info.artifact_uri}/{name}")
-print(json.dumps([
-    {
-        "name": run.info.run_name,
-        "metrics": run.data.metrics,
-        "outcome": run.data.tags["empathy_judge.outcome"],
-        "evaluation": json.loads(read(run, "evaluation.json")),
-        "report": read(run, "report.html") + read(run, "report.md"),
-    }
-    for run in runs
-]))
-"""
-
-
-def test_mlflow_keeps_a_comparison_and_a_night_as_runs(
-    scored: ScoredRows, run_tool: RunTool, tmp_path: Path
-) -> None:
-    project, python = tmp_path / "project", python_of("mlflow")
-    rows = scored["rows"]
-    for model in ("a/warm", "b/warm"):
-        lines = (json.dumps({**row, "model": model}) + "\n" for row in rows)
-        (project / f"{model[0]}.jsonl").write_text("".join(lines), encoding="utf-8")
-    (project / "nightly.toml").write_text(
-        'judge = "length"\ncalibration = "none"\nanchors = "none"\ndashboard = false\n'
-        '[[models]]\nname = "a/warm"\nresponses = "a.jsonl"\n[gates]\ngood_share_drop = 5\n',
-        encoding="utf-8",
-    )
-    # The judge's packages behind MLflow's own, as where both were installed into one environment.
-    start = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-    start += "from empathy_judge.start import main; main()"
-
-    def judge(*words: str, uri: str = "sqlite:///told.db") -> "subprocess.CompletedProcess[str]":
-        variables = {"MLFLOW_TRACKING_URI": uri, "MLFLOW_EXPERIMENT_NAME": "told"}
-        done = run_tool(python, "-c", start, *words, "--mlflow", **variables)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    compared = ("compare", "a.jsonl", "b.jsonl", "--judge", "length", "--calibration", "none", "--json")
-    levels = json.loads(judge(*compared).stdout)["models"]
-    for _ in range(2):  # the second time into the same run
-        judge("nightly", "nightly.toml", "--night", "monday")
-    comparison, night = last_line(
-        run_tool(python, "-c", RUNS_OF_MLFLOW, MLFLOW_TRACKING_URI="sqlite:///told.db")
-    )
-    for level in levels:
-        good, name = level["shares"]["Good"], level["model"].replace("/", "_")
-        ends = [comparison["metrics"][f"{name}/{key}"] for key in ("good", "good_low", "good_high")]
-        assert ends == pytest.approx([good["value"], good["low"], good["high"]], abs=1e-6)
-        assert comparison["metrics"][f"{name}/replies"] == len(rows)
-    assert comparison["outcome"] == comparison["evaluation"]["outcome"]
-    assert (night["name"], night["outcome"]) == ("nightly, night monday", "pass")
-    both = [run["metrics"]["a_warm/good"] for run in (comparison, night)]
-    assert both[0] == pytest.approx(both[1], abs=1e-6)
-    for run in (comparison, night):
-        assert "Good" in run["report"] and not any(row["response"] in run["report"] for row in rows[:-1])
-
-    # No server is there; and no password is shown.
-    done = judge(*compared, uri="http://me:secret@127.0.0.1:9")
-    assert "MLflow was not told: " in done.stderr and "secret" not in done.stderr
-    assert json.loads(done.stdout)["models"] == levels
 
 
 def test_lm_eval_has_our_prompts_and_the_corrected_share(scored: ScoredRows, run_tool: RunTool) -> None:
