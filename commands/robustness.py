@@ -1,7 +1,6 @@
 """The command `robustness`: a judge's reaction to rewritten replies."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import click
@@ -61,7 +60,7 @@ def robustness(
     from empathy_judge.data.storage import check_source, find_sources
     from empathy_judge.data.tables import SAMPLE_RESPONSES, read_exchanges
     from empathy_judge.judge.base import load_judge
-    from empathy_judge.judge.llm.endpoint import limit_cost, spent_by
+    from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.robustness.run import judge_saved, measure_robustness
     from empathy_judge.reports.markdown import write_page
     from empathy_judge.reports.progress import progress
@@ -72,10 +71,10 @@ def robustness(
     check_source(source)
     ordinary = list(read_exchanges(source))
     judge = load_judge(judge_name)
-    limit_cost(judge, max_cost)
+    judge.use_budget(Budget(max_cost))
     with (
         interruptible("finished judgments are saved"),
-        progress(f"scoring with {judge.name}", "scored", spent=partial(spent_by, judge)) as on_progress,
+        progress(f"scoring with {judge.name}", "scored", spent=lambda: judge.spent) as on_progress,
     ):
         ask = judge_saved(judge, on_progress=on_progress)
         result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)

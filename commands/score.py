@@ -149,10 +149,10 @@ def score(
     from empathy_judge.data.storage import check_source, find_sources
     from empathy_judge.data.tables import notice_unit
     from empathy_judge.judge.base import WEIGHTS, WEIGHTS_LICENSE, load_judge
+    from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.explanation import check_explainable
     from empathy_judge.judge.llm.batch import BatchUnderWay
-    from empathy_judge.judge.llm.endpoint import endpoints_of, limit_cost, spent_by
-    from empathy_judge.judge.scoring import explain_responses, find_responses, score_file
+    from empathy_judge.judge.scoring import ScoringRequest, explain_responses, find_responses, score_file
     from empathy_judge.reports.progress import progress
     from empathy_judge.reports.share_table import print_scored
 
@@ -166,22 +166,26 @@ def score(
     if html and judge.unit == "reply":
         raise UserError("--html: only for whole conversations; set --unit conversation, or omit --html")
     to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
-    limit_cost(judge, max_cost)
-    chosen = _choose_engine(judge, judge_name, max_cost=max_cost, **engine_options)
-    spent = partial(spent_by, judge) if endpoints_of(judge) else lambda: 0.0
+    judge.use_budget(Budget(max_cost))
+    request = ScoringRequest(
+        source=source,
+        judge=judge,
+        out=out,
+        calibration=calibration,
+        limit=limit,
+        skip_invalid=skip_invalid,
+        seed=seed,
+        engine=_choose_engine(judge, max_cost=max_cost, **engine_options),
+    )
     again: dict[str, Any] = {}
     try:
-        with interruptible("finished judgments are saved") as again, progress(spent=spent) as on_progress:
+        with (
+            interruptible("finished judgments are saved") as again,
+            progress(spent=lambda: judge.spent) as on_progress,
+        ):
             scored = score_file(
-                source,
-                judge=judge,
-                out=out,
-                calibration=calibration or "auto",
-                limit=limit,
+                request,
                 on_progress=on_progress,
-                skip_invalid=skip_invalid,
-                seed=seed,
-                engine=chosen,
                 on_start=lambda folder: again.update(out=folder),
                 on_read=say_notes,
             )
@@ -237,7 +241,6 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
 def _choose_engine(
     judge: "Judge",
-    named: str,
     *,
     max_cost: float | None,
     engine: str,
@@ -248,8 +251,9 @@ def _choose_engine(
     """What takes the exchanges past the judge; options that do not go together are refused."""
     from empathy_judge.judge.engine import score_exchanges
     from empathy_judge.judge.llm.batch import score_batch
-    from empathy_judge.judge.llm.endpoint import endpoints_of
 
+    if wait and not batch:
+        raise UserError("--wait: only with --batch")
     if engine == "plain" and workers is not None:
         raise UserError("--workers: only with --engine ray")
     if engine == "plain":
@@ -258,7 +262,7 @@ def _choose_engine(
         raise UserError("--engine ray: only for replies; use --engine plain for conversations")
     if batch:
         raise UserError("--batch: not with --engine ray; use one of them")
-    if max_cost is not None and endpoints_of(judge):
+    if max_cost is not None and judge.endpoints:
         raise UserError(
             "--max-cost counts what one process spends, and --engine ray has several; use --engine plain, "
             "which asks as many at once as the judge's concurrency says"
@@ -269,4 +273,4 @@ def _choose_engine(
     from empathy_judge.judge.ray_engine import score_ray
 
     default = 1 if DEVICE.get() == CUDA else os.cpu_count() or 1
-    return partial(score_ray, named=named, workers=workers or default)
+    return partial(score_ray, workers=workers or default)

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Final, get_type_hints
+from typing import Any, ClassVar, Final, Protocol, get_type_hints
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import read_toml
@@ -17,6 +17,7 @@ from empathy_judge.data.rated_range import RatedRange
 from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
 from empathy_judge.data.rubric import Rubric
 from empathy_judge.data.tables import first_problem
+from empathy_judge.judge.budget import Budget
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
@@ -64,6 +65,15 @@ def raise_if_cancelled() -> None:
         raise Cancelled
 
 
+class AskedServer(Protocol):
+    """A server that a judge asks."""
+
+    budget: Budget
+
+    def share_rates(self, parts: int) -> None:
+        """Use one of so many equal parts of the rates: other processes use the rest."""
+
+
 class Judge(ABC):
     """Estimates how people would rate one exchange, or says that it cannot, and why.
 
@@ -75,7 +85,7 @@ class Judge(ABC):
     version: str
     rubric: Rubric
     concurrency: int
-    option: str = ""  # the name or the file that `load_judge` was given
+    spec: str = ""  # the name or the file that `load_judge` was given
     files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
     unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
     caveat: str = ""  # printed under every table of its shares
@@ -105,7 +115,27 @@ class Judge(ABC):
         """Return lines to print under the table of a run."""
         return []
 
-    def expect(self, count: int) -> None:
+    @property
+    def endpoints(self) -> Sequence[AskedServer]:
+        """The servers it asks, those of the judges of which it is made included."""
+        return [endpoint for judge in self.asked_judges for endpoint in judge.endpoints]
+
+    def use_budget(self, budget: Budget) -> None:
+        """Charge every call from here on to this budget."""
+        for endpoint in self.endpoints:
+            endpoint.budget = budget
+
+    @property
+    def spent(self) -> float:
+        """The USD spent from its budget in this process."""
+        return max((endpoint.budget.spent for endpoint in self.endpoints), default=0.0)
+
+    def most_cost(self, exchange: Exchange) -> float | None:
+        """Return the most that judging an exchange may cost in USD, about; None where a price is unknown."""
+        costs = [judge.most_cost(exchange) for judge in self.asked_judges]
+        return None if None in costs else sum(filter(None, costs))
+
+    def prepare(self, count: int) -> None:
         """Prepare for the number of replies to come, for example by choosing a device."""
         return None
 
@@ -253,7 +283,7 @@ def _make_judge(name: str, kind: str, options: Mapping[str, Any], *, file: Path 
     if file is not None:
         checked |= {key: _find(checked[key], file.parent) for key in make.files if key in checked}
     judge: Judge = make(**checked)
-    judge.option = name
+    judge.spec = name
     return judge
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange, Judgment
-from empathy_judge.judge.llm.limits import add_usage
+from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.panel import CompositeJudge, split_rationale
 
 

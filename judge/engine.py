@@ -5,17 +5,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from threading import Event, Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.runs import Run
 from empathy_judge.judge.base import Judge
-from empathy_judge.judge.llm.endpoint import EndpointUser
 
-Asked = Judge | EndpointUser  # a judge, or a model that answers prompts
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
+
+
+class Asked(Protocol):
+    """A judge, or a model that answers prompts."""
+
+    concurrency: int
+
+    def stop(self) -> None:
+        """Finish the calls under way and make no more."""
+
+    def close(self) -> None:
+        """Close all connections."""
 
 
 def score_exchanges(

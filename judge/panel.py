@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from empathy_judge.judge.base import Judge, load_judge, raise_if_cancelled
-from empathy_judge.judge.llm.endpoint import share_budget
-from empathy_judge.judge.llm.limits import add_usage
+from empathy_judge.judge.budget import Budget, add_usage
 
 INJECTION: Final = "suspected injection: "
 Probabilities = Mapping[str, float]
@@ -53,7 +52,9 @@ def load_members(names: Sequence[str]) -> list[Member]:
         for other in members[:number]:
             if (other.judge.name, other.judge.version) == (member.judge.name, member.judge.version):
                 raise UserError(f"{other.name} and {member.name} are the same judge; list each judge once")
-    share_budget(member.judge for member in members)
+    budget = Budget()
+    for member in members:
+        member.judge.use_budget(budget)
     return members
 
 

@@ -31,7 +31,6 @@ from empathy_judge.data.storage import Source, shards_of
 from empathy_judge.data.tables import Exchanges, make_record, to_json, to_row
 from empathy_judge.judge.base import CUDA, DEVICE, Judge, load_judge
 from empathy_judge.judge.engine import in_threads, still_to_judge
-from empathy_judge.judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
 
@@ -43,7 +42,7 @@ class Worker:
     An error is such a line as well, beside what was judged before it came.
     """
 
-    named: str
+    spec: str
     version: str
     device: str
     source: Source
@@ -90,14 +89,14 @@ class Worker:
         except OSError as error:
             raise UserError(f"{self.folder}: missing on a worker's machine: {error.strerror}") from error
         DEVICE.set(self.device)
-        judge = load_judge(self.named)
+        judge = load_judge(self.spec)
         if judge.version != self.version:
             raise UserError(
-                f"{self.named}: version {judge.version} on a worker's machine, {self.version} here; "
+                f"{self.spec}: version {judge.version} on a worker's machine, {self.version} here; "
                 "install the same everywhere"
             )
-        for endpoint in endpoints_of(judge):
-            endpoint.pace.share(self.workers)
+        for endpoint in judge.endpoints:
+            endpoint.share_rates(self.workers)
         return judge
 
 
@@ -139,22 +138,22 @@ QUIET: Final = {
 
 
 def score_ray(
-    judge: Judge, exchanges: Exchanges, run: Run, *, named: str, workers: int, limit: int | None = None
+    judge: Judge, exchanges: Exchanges, run: Run, *, workers: int, limit: int | None = None
 ) -> None:
-    """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
+    """Judge what `run` does not hold yet, by `workers` that load the judge by its spec.
 
-    The judge given here says only what it is: it judges nothing itself.
+    The judge given here only describes it: it judges nothing itself.
     """
     for _, table in shards_of(exchanges.source):
         if str(table).startswith("memory://"):
             raise UserError(f"{table}: exists in this process only, so workers cannot read it")
     renamed: dict[int, str] = {}
-    slices = _cut(exchanges, run, limit, renamed, is_paid=bool(endpoints_of(judge)), workers=workers)
+    slices = _cut(exchanges, run, limit, renamed, is_paid=bool(judge.endpoints), workers=workers)
     if not slices:
         return
     # Ray says on stdout that a worker died; there stand results alone.
     with start_ray(workers), redirect_stdout(sys.stderr):
-        for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
+        for batch in _judged(judge, exchanges.source, slices, workers=workers):
             said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
             failure = said.pop(FAILED, None)
             for position in renamed.keys() & said.keys():  # a worker does not know which ids came before
@@ -204,9 +203,7 @@ def _cut(
     return slices
 
 
-def _judged(
-    judge: Judge, source: Source, slices: list[Any], *, named: str, workers: int
-) -> Iterator[dict[str, Any]]:
+def _judged(judge: Judge, source: Source, slices: list[Any], *, workers: int) -> Iterator[dict[str, Any]]:
     """What the workers say, slice by slice, in whatever order they come."""
     import ray.data
 
@@ -215,7 +212,7 @@ def _judged(
     judged = ray.data.from_blocks(slices).map_batches(
         Worker,
         fn_constructor_kwargs={
-            "named": named,
+            "spec": judge.spec,
             "version": judge.version,
             "device": device,
             "source": source,

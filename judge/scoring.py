@@ -37,7 +37,6 @@ from empathy_judge.data.runs import (
 )
 from empathy_judge.data.storage import (
     Columns,
-    Remote,
     Shards,
     Source,
     check_source,
@@ -56,12 +55,11 @@ from empathy_judge.data.tables import (
 )
 from empathy_judge.data.text import money
 from empathy_judge.judge.base import DEFAULT, Judge, load_judge
+from empathy_judge.judge.budget import Budget
 from empathy_judge.judge.embeddings import FitCollector
 from empathy_judge.judge.engine import score_exchanges
 from empathy_judge.judge.explanation import Explanation, explain
-from empathy_judge.judge.llm.endpoint import endpoints_of, limit_cost, most_cost, share_budget, spent_by
 
-AUTO = "auto"
 CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
     CONVERSATION: "Shares by the judge alone, without intervals: its level of conversations deviates from"
@@ -221,67 +219,83 @@ class SummarizedRun(FinishedRun):
         return read_judgments(self.folder / "judgments.jsonl")
 
 
-def score_file(
-    path: str | Path | Source,
-    *,
-    judge: Judge | str = DEFAULT,
-    out: str | Path | None = None,
-    calibration: str | Path | CalibrationChoice | None = AUTO,
-    limit: int | None = None,
-    on_progress: OnProgress | None = None,
-    skip_invalid: bool = False,
-    seed: int = 0,
-    engine: Callable[..., None] = score_exchanges,
-    on_start: Callable[[Path], object] = lambda folder: None,
-    on_read: Callable[[Sequence[str]], object] = lambda said: None,
-) -> SummarizedRun:
-    """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringRequest:
+    """What to score with which judge.
 
-    `path` is a table, a folder, a glob or a URL, `judge` a judge, its name or its TOML file. `calibration` is
-    "auto" for the one that came with the judge, if it fits, the path of another, or None. `on_read` gets
-    notes on how the file was read, and `on_start` the run's folder. `engine` is `score_exchanges`, or another
-    that takes exchanges past a judge and keeps what it says.
+    `out` is the run's folder, by default one in `runs/` that the same request finds again. `calibration` is a
+    file, "none", or a choice made before; None takes the judge's own if it fits. `engine` judges the
+    exchanges and saves the judgments in the run.
     """
-    if not isinstance(path, str | Path | Shards | Remote):
-        raise TypeError(f"a path is needed, not {type(path).__name__}; empathy_judge.score takes DataFrames")
-    source = path if isinstance(path, Shards | Remote) else find_sources([path])
+
+    source: Source
+    judge: Judge
+    out: Path | None = None
+    calibration: str | CalibrationChoice | None = None
+    limit: int | None = None
+    skip_invalid: bool = False
+    seed: int = 0
+    engine: Callable[..., None] = score_exchanges
+
+    def exchanges(self, on_bad: Callable[[BadRow], object]) -> Exchanges:
+        """Read the exchanges; `on_bad` gets the rows to skip, if these may be skipped."""
+        on_bad = on_bad if self.skip_invalid else stop_at_bad_row
+        return Exchanges(self.source, on_bad=on_bad, unit=self.judge.unit)
+
+    def is_met_by(self, manifest: Mapping[str, Any]) -> bool:
+        """Return whether a finished run has all that is requested."""
+        if manifest["counts"]["set_aside"] and not self.skip_invalid:
+            return False
+        reached = manifest["limit"]
+        is_as_far = reached is None or (self.limit is not None and self.limit <= reached)
+        return bool(is_as_far and manifest["seed"] == self.seed and manifest["unit"] == self.judge.unit)
+
+
+def score_file(
+    request: ScoringRequest,
+    *,
+    on_progress: OnProgress = lambda done, total: None,
+    on_start: Callable[[Path], object] = lambda folder: None,
+    on_read: Callable[[Sequence[str]], object] = lambda notes: None,
+) -> SummarizedRun:
+    """Judge every reply that the run does not hold yet, and finish the run.
+
+    `on_read` gets notes on how the file was read, and `on_start` the run's folder.
+    """
+    source, judge, chosen = request.source, request.judge, request.calibration
     check_source(source)
-    if isinstance(judge, str):
-        judge = load_judge(judge, unit=notice_unit(source))
-    calibrated = calibration
-    if not isinstance(calibrated, CalibrationChoice):
-        named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
-        calibrated = find_calibration(judge, named, today=date.today())
-    # All is read before the first response is judged: a bad row is found in seconds, not after hours.
-    unit = judge.unit
-    fits = FitCollector(unit)
-    total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit, on_row=fits.add)
-    plan = plan_run(source, judge, calibration=calibrated.digest)
-    folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, judge.name)
+    if not isinstance(chosen, CalibrationChoice):
+        chosen = find_calibration(judge, chosen, today=date.today())
+    # All is read before the first reply is judged: a bad row is found in seconds, not after hours.
+    fits = FitCollector(judge.unit)
+    total, notes = _survey(request, fits.add)
+    plan = plan_run(source, judge, calibration=chosen.digest)
+    folder = request.out or plan.default_folder("runs", source.stem, judge.name)
     is_new = not (folder / "manifest.json").exists()
-    on_read([*notes, *(_describe_cost(judge, source, total) if is_new else ())])
-    if engine is score_exchanges:
-        judge.expect(total)
+    on_read([*notes, *(_describe_cost(request, total) if is_new else ())])
+    if request.engine is score_exchanges:
+        judge.prepare(total)
     on_start(folder)
+    made: list[RunSummary] = []
 
     def ask(run: Run) -> None:
-        exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
-        engine(judge, exchanges, run, limit=limit)
+        request.engine(judge, request.exchanges(run.set_aside), run, limit=request.limit)
 
     def conclude(run: Run) -> dict[str, Any]:
         judged = partial(read_judgments, run.judgments)
         summary, cost = summarize(
-            judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count, fits=fits.result()
+            judged, judge, chosen, seed=request.seed, set_aside=run.set_aside_count, fits=fits.result()
         )
+        made.append(summary)
         if summary.flagged["count"]:
-            write_reading_list(folder, source, unit)
+            write_reading_list(folder, source, judge.unit)
         return {
-            "unit": unit,
-            "judge_option": judge.option or judge.name,
+            "unit": judge.unit,
+            "judge_option": judge.spec or judge.name,
             "dimension": summary.dimension,
             "dimension_note": summary.dimension_note,
-            "seed": seed,
-            "limit": limit,
+            "seed": request.seed,
+            "limit": request.limit,
             "runtime": f"onnxruntime {version('onnxruntime')}, Python {platform.python_version()}",
             "machine": f"{platform.machine()} {platform.system()}",
             "counts": summary.counts,
@@ -290,29 +304,19 @@ def score_file(
             "summary": summary.as_dict(),
         }
 
-    def is_enough(manifest: Mapping[str, Any]) -> bool:
-        if manifest["counts"]["set_aside"] and not skip_invalid:
-            return False  # bad rows were set aside on request, and now nobody requests it
-        reached = manifest["limit"]
-        is_as_far = reached is None or (limit is not None and limit <= reached)
-        return bool(is_as_far and manifest["seed"] == seed and manifest["unit"] == unit)
-
-    finished = run_all(
+    run = run_all(
         folder,
         plan,
         total=total,
         ask=ask,
         conclude=conclude,
-        is_enough=is_enough,
-        known=find_known(folder, plan) if out is None else None,
-        on_progress=on_progress or (lambda done, total: None),
+        is_enough=request.is_met_by,
+        known=find_known(folder, plan) if request.out is None else None,
+        on_progress=on_progress,
     )
-    return SummarizedRun(
-        folder=folder,
-        manifest=finished.manifest,
-        asked=finished.asked,
-        summary=replace(RunSummary.read(folder), calibration_note=calibrated.note),
-    )
+    # The note of a finished run may be of another day.
+    summary = made[0] if made else replace(RunSummary.read(folder), calibration_note=chosen.note)
+    return SummarizedRun(folder=folder, manifest=run.manifest, asked=run.asked, summary=summary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +361,7 @@ def score_files(
     default = manifests[0]["judge_option"] if manifests else DEFAULT
     (unit,) = units
     loaded = [load_judge(name, unit=unit) for name in dict.fromkeys(judges or [default])]
-    share_budget(loaded)
+    budget = Budget(max_cost)
     scored: dict[Path, list[Path]] = {path: [] for path in files}
     notes: list[str] = []
 
@@ -366,20 +370,16 @@ def score_files(
         notes.extend(lines)
 
     for judge in loaded:
-        limit_cost(judge, max_cost)
+        judge.use_budget(budget)
         for path in files:
             with watch(path, judge) as on_progress:
-                run = score_file(
-                    sources[path],
-                    judge=judge,
-                    calibration=calibration or AUTO,
-                    on_progress=on_progress,
-                    skip_invalid=skip_invalid,
-                    on_read=tell,
+                request = ScoringRequest(
+                    source=sources[path], judge=judge, calibration=calibration, skip_invalid=skip_invalid
                 )
+                run = score_file(request, on_progress=on_progress, on_read=tell)
             scored[path].append(run.folder)
-    if spent := max(map(spent_by, loaded)):
-        tell([f"spent on language models: {money(spent)}"])
+    if budget.spent:
+        tell([f"spent on language models: {money(budget.spent)}"])
     every = [folder for folders in scored.values() for folder in folders]
     if len(set(every)) < len(every):
         raise UserError(
@@ -411,38 +411,27 @@ def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None)
     )
 
 
-def _survey(
-    responses: Source,
-    *,
-    limit: int | None,
-    skip_invalid: bool,
-    unit: str,
-    on_row: Callable[[Exchange], object],
-) -> tuple[int, list[str]]:
-    """Count what there is to judge, and return how it was read; refused when there is nothing."""
-    first_bad: list[BadRow] = []
-
-    def note(bad: BadRow) -> None:
-        first_bad[:] = first_bad or [bad]
-
-    on_bad = note if skip_invalid else stop_at_bad_row
-    exchanges = Exchanges(responses, on_bad=on_bad, unit=unit)
+def _survey(request: ScoringRequest, on_row: Callable[[Exchange], object]) -> tuple[int, list[str]]:
+    """Count what there is to judge, and return how it was read; refuse a file with nothing to judge."""
+    bad: list[BadRow] = []
+    exchanges = request.exchanges(lambda row: None if bad else bad.append(row))
     count = 0
-    for exchange in islice(exchanges, limit):
+    for exchange in islice(exchanges, request.limit):
         on_row(exchange)
         count += 1
     if not count:
-        problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
-        raise UserError(f"{responses}: nothing to score: {problem}")
+        problem = f"no row can be read; the first: {bad[0]}" if bad else "the file has no rows"
+        raise UserError(f"{request.source}: nothing to score: {problem}")
     return count, exchanges.said()
 
 
-def _describe_cost(judge: Judge, responses: Source, total: int) -> list[str]:
+def _describe_cost(request: ScoringRequest, total: int) -> list[str]:
     """Estimate from the first replies what a judge's servers may charge; nothing without a server."""
-    if not endpoints_of(judge):
+    judge = request.judge
+    if not judge.endpoints:
         return []
-    exchanges = Exchanges(responses, on_bad=lambda bad: None, unit=judge.unit)
-    costs = [most_cost(judge, exchange) for exchange in islice(exchanges, COST_SAMPLE)]
+    exchanges = Exchanges(request.source, on_bad=lambda bad: None, unit=judge.unit)
+    costs = [judge.most_cost(exchange) for exchange in islice(exchanges, COST_SAMPLE)]
     if None in costs:
         return [f"{judge.name}: the cost is unknown, because no list price is known for the model"]
     most = total * sum(filter(None, costs)) / max(1, len(costs))

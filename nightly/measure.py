@@ -28,6 +28,7 @@ from empathy_judge.data.storage import digest_file
 from empathy_judge.data.tables import read_exchanges, read_judgments, write_rows
 from empathy_judge.data.text import slug
 from empathy_judge.judge.base import Judge, load_judge
+from empathy_judge.judge.budget import Budget
 from empathy_judge.judge.explanation import explain
 from empathy_judge.judge.llm.answer_prompts import (
     RESPONSES,
@@ -37,9 +38,7 @@ from empathy_judge.judge.llm.answer_prompts import (
     say_counts,
 )
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS
-from empathy_judge.judge.llm.endpoint import endpoints_of
-from empathy_judge.judge.llm.limits import Budget
-from empathy_judge.judge.scoring import SummarizedRun, plan_run, score_file
+from empathy_judge.judge.scoring import ScoringRequest, SummarizedRun, plan_run, score_file
 from empathy_judge.nightly.config import NIGHT, ModelEntry, NightlyConfig
 from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResult
 from empathy_judge.reports.progress import progress
@@ -87,8 +86,7 @@ def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool
     """Load the judge and its calibration as of that night, with one budget for all who are asked."""
     judge = load_judge(config.judge, unit=config.unit)
     budget = Budget(config.max_cost)
-    for endpoint in endpoints_of(judge):
-        endpoint.budget = budget
+    judge.use_budget(budget)
     stale = None
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
@@ -156,7 +154,7 @@ def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]
     if setup.config.anchors is None:
         return (), 0.0
     path = setup.config.anchors
-    folder = setup.folder if endpoints_of(setup.judge) else setup.config.runs
+    folder = setup.folder if setup.judge.endpoints else setup.config.runs
     run = score_responses(path, setup, folder / "anchors", "the anchors")
     digest = digest_file(path)[:16]
     results = tuple(
@@ -219,13 +217,13 @@ def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) 
     """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
     with progress(f"scoring {who}", "scored") as on_progress:
-        run = score_file(
-            responses,
+        request = ScoringRequest(
+            source=responses,
             judge=setup.judge,
             out=folder / f"judged-{plan.digest[:8]}",
             calibration=setup.correction,
-            on_progress=on_progress,
         )
+        run = score_file(request, on_progress=on_progress)
     if not run.summary.judged:
         reasons = {reason: n for model in run.models for reason, n in model.unscored.items()}
         if count := run.summary.flagged["count"]:
@@ -239,7 +237,7 @@ def _judged(model: str, responses: Path, run: SummarizedRun, setup: NightSetup) 
     by_id = {item.id: item for item in read_judgments(run.folder / "judgments.jsonl")}
     scored = [item for item in by_id.values() if item.score is not None and item.flag is None]
     # Marking takes several judgments a response: of a judge that is paid for each, none.
-    is_free = not endpoints_of(setup.judge)
+    is_free = not setup.judge.endpoints
     worst = sorted(scored, key=lambda item: (item.score or 0.0, item.id))
     is_whole = setup.config.unit == CONVERSATION
     marked = {item.id for item in worst[: setup.config.explain if is_free and not is_whole else 0]}

@@ -13,7 +13,6 @@ from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY, Excha
 from empathy_judge.data.tables import Row, make_record, to_row
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.explanation import count_judgments, explain
-from empathy_judge.judge.llm.endpoint import endpoints_of
 from empathy_judge.judge.scoring import summarize
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
@@ -47,7 +46,7 @@ class ServedJudge:
         self._wanted, self._today, self._lock = calibration, today, Lock()
         self._day = today()
         self._calibration = find_calibration(judge, calibration, today=self._day)
-        if not endpoints_of(judge):
+        if not judge.endpoints:
             judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
 
     def of_unit(self, unit: str | None) -> "ServedJudge":

@@ -17,7 +17,7 @@ from empathy_judge.commands import main as cli
 
 ROOMS = {room: height for height, step in enumerate(STEPS) for room in step}
 # Modules of ours that a command needs, counted by its imports, lazy ones included.
-LIMITS = {"score": 51, "calibrate": 75, "nightly": 86}
+LIMITS = {"score": 52, "calibrate": 75, "nightly": 86}
 HEAVY = {
     *("numpy", "torch", "transformers", "sklearn", "scipy"),
     *("dspy", "openai", "pydantic", "rich", "pyarrow"),

@@ -18,7 +18,7 @@ from empathy_judge.data.files import explain, read_toml
 from empathy_judge.data.records import Exchange, to_plain
 from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENSE, load_judge
 from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
-from empathy_judge.judge.llm.endpoint import Endpoint, endpoints_of
+from empathy_judge.judge.llm.endpoint import Endpoint
 
 Status = Literal["ok", "warn", "fail"]
 DEVELOPMENT: Final = ("all", "check", "docs", "test")  # extras that `doctor` leaves out
@@ -199,7 +199,7 @@ def check_file(path: Path) -> Iterator[Check]:
         if judge_file:
             judge = load_judge(judge_file)
             yield Check(judge_file, "ok", f"judge {judge.name} {judge.version}")
-            yield from map(check_endpoint, endpoints_of(judge))
+            yield from (check_endpoint(item) for item in judge.endpoints if isinstance(item, Endpoint))
         yield from (check_endpoint(Responder(model).endpoint) for model in models)
     except UserError as error:
         yield Check(str(path), "fail", str(error))

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial, reduce, wraps
+from functools import reduce, wraps
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -145,12 +145,11 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
 @contextmanager
 def watch_scoring(path: Path, judge: "Judge") -> Iterator["OnProgress"]:
     """Show how far the scoring of a file is; an interrupt prints the command that resumes it."""
-    from empathy_judge.judge.llm.endpoint import spent_by
     from empathy_judge.reports.progress import progress
 
     with (
         interruptible("finished judgments are saved"),
-        progress(f"scoring {path.name} with {judge.name}", spent=partial(spent_by, judge)) as on_progress,
+        progress(f"scoring {path.name} with {judge.name}", spent=lambda: judge.spent) as on_progress,
     ):
         yield on_progress
 

@@ -79,7 +79,7 @@ class ClassifierJudge(Judge):
         # Thread-safe; a context that two threads read at once is read twice, with the same result.
         self.read_context = lru_cache(CACHED_CONTEXTS)(self._read_context)
 
-    def expect(self, count: int) -> None:
+    def prepare(self, count: int) -> None:
         """Choose the device for so many replies; without this the judge counts on few."""
         if self._device != CUDA:
             wanted = self.requested_device
@@ -89,7 +89,7 @@ class ClassifierJudge(Judge):
     def device(self) -> str:
         """The device in use: cpu or cuda."""
         if not self._device:
-            self.expect(1)
+            self.prepare(1)
         return self._device
 
     @cached_property

@@ -57,11 +57,11 @@ class LargeJudge(ClassifierJudge):
         parts = [RULES_VERSION, self.digest, published.sha256, self.companion and self.companion.version]
         self.version = sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]
 
-    def expect(self, count: int) -> None:
+    def prepare(self, count: int) -> None:
         """Choose a GPU for any number of replies; the other judge decides by their number."""
-        super().expect(sys.maxsize)
+        super().prepare(sys.maxsize)
         if self.companion:
-            self.companion.expect(count)
+            self.companion.prepare(count)
 
     @cached_property
     def pretrained(self) -> tuple[Any, Any]:

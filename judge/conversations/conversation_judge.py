@@ -113,6 +113,11 @@ class ConversationJudge(SelfExplaining):
         """By whether a person spoke: `person`, or `script`."""
         return {who: read_weights(table) for who, table in self.card["weights"].items()}
 
+    def most_cost(self, exchange: Exchange) -> float | None:
+        replies = map(self.asked_judges[0].most_cost, split_conversation(exchange))
+        costs = list(replies)
+        return None if None in costs else sum(filter(None, costs))
+
     def judge(self, exchange: Exchange) -> Judgment:
         replies = split_conversation(exchange)
         judged = [self.replies.judge(reply) for reply in replies]

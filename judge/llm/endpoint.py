@@ -3,7 +3,7 @@
 import json
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
 from empathy_judge.data.errors import OperationalError, UserError, install_hint
-from empathy_judge.data.readers.conversations import split_conversation
-from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
+from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.text import SURROGATE
 from empathy_judge.judge.base import Judge, raise_if_cancelled
+from empathy_judge.judge.budget import Budget
 from empathy_judge.judge.llm.keys import Key, check_key_name
 from empathy_judge.judge.llm.limits import (
-    Budget,
     Pace,
     Prices,
     TokenCounts,
@@ -189,6 +188,10 @@ class Endpoint:
             self._is_tried = answer.status not in FATAL | KEY_REFUSED
             return answer
 
+    def share_rates(self, parts: int) -> None:
+        """Use one of so many equal parts of the rates: other processes use the rest."""
+        self.pace.share(parts)
+
     def stop(self) -> None:
         """End all calls at their next try; `close` undoes this."""
         self._stopped.set()
@@ -328,6 +331,17 @@ class LanguageModelJudge(EndpointUser, Judge):
     reask: int = 0  # further calls after an answer that cannot be read
     batch_path: str  # of the API, to which a batch sends its requests
 
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.endpoint,)
+
+    def most_cost(self, exchange: Exchange) -> float | None:
+        bodies = self.write_requests(exchange)
+        if (prices := self.endpoint.prices) is None:
+            return None
+        calls = (guess_tokens(body, len(json.dumps(body))) for body in bodies)
+        return sum(map(prices.cost, calls)) * (1 + self.reask)
+
     @abstractmethod
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """Write the requests that a judgment of an exchange takes."""
@@ -335,50 +349,6 @@ class LanguageModelJudge(EndpointUser, Judge):
     @abstractmethod
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """Read the judgment from the replies to these requests."""
-
-
-def endpoints_of(judge: Judge) -> list[Endpoint]:
-    """List every endpoint that a judge, or a judge of which it is made, asks."""
-    endpoints = [judge.endpoint] if isinstance(judge, EndpointUser) else []
-    for asked in judge.asked_judges:
-        endpoints += endpoints_of(asked)
-    return endpoints
-
-
-def share_budget(judges: Iterable[Judge]) -> None:
-    """Let all endpoints of these judges spend from one budget."""
-    budget = Budget()
-    for judge in judges:
-        for endpoint in endpoints_of(judge):
-            endpoint.budget = budget
-
-
-def limit_cost(judge: Judge, max_cost: float | None) -> None:
-    """Limit what a judge may spend in this process, in USD."""
-    for endpoint in endpoints_of(judge):
-        endpoint.budget.most = max_cost
-
-
-def spent_by(judge: Judge) -> float:
-    """Return the USD spent in this process; members that share a budget are counted once."""
-    budgets = {id(endpoint.budget): endpoint.budget for endpoint in endpoints_of(judge)}
-    return sum(budget.spent for budget in budgets.values())
-
-
-def most_cost(judge: Judge, exchange: Exchange) -> float | None:
-    """Return the most that judging an exchange may cost, about, in USD; None where a price is unknown."""
-    is_split = judge.unit == CONVERSATION  # asked judges of replies are asked for each of its replies
-    costs: list[float | None] = [
-        most_cost(asked, each)
-        for asked in judge.asked_judges
-        for each in (split_conversation(exchange) if is_split and asked.unit == REPLY else (exchange,))
-    ]
-    if isinstance(judge, LanguageModelJudge):
-        prices = judge.endpoint.prices
-        for body in judge.write_requests(exchange):
-            tokens = guess_tokens(body, len(json.dumps(body)))
-            costs.append(prices.cost(tokens) * (1 + judge.reask) if prices else None)
-    return None if None in costs else sum(filter(None, costs))
 
 
 def _check_numbers(**numbers: float) -> None:

@@ -19,6 +19,7 @@ from empathy_judge.data.records import (
     unscored,
 )
 from empathy_judge.data.rubric import read_rubric
+from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.llm.answers import (
     NO_ROOM,
     OUT_OF_TOKENS,
@@ -39,7 +40,7 @@ from empathy_judge.judge.llm.judge_prompt import (
     present,
     read_program,
 )
-from empathy_judge.judge.llm.limits import add_usage, lasting_usage
+from empathy_judge.judge.llm.limits import lasting_usage
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."

@@ -14,7 +14,8 @@ from topics import on_topic
 from empathy_judge.commands import main as cli
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import write_rows
-from empathy_judge.judge.scoring import score_file
+from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.scoring import ScoringRequest, score_file
 
 MODELS = ("a", "b", "c", "d")
 WORDS = {"Whatever.": "Bad", "Alright.": "Okay", "Bless you.": "Good"}  # how a reply ends, and its rating
@@ -158,7 +159,9 @@ def test_a_server_by_its_url_gets_no_key_but_its_own(
         run("score", "replies.jsonl", "--judge", named, "--max-cost", 1, "--limit", 8)
         assert not any("sk-" in call.headers.get("authorization", "") for call in server.calls)
         monkeypatch.setenv("LLM_API_KEY", "sk-of-the-server")
-        done = score_file("replies.jsonl", judge=named)  # as in Python
+        done = score_file(
+            ScoringRequest(source=Path("replies.jsonl"), judge=load_judge(named))
+        )  # as in Python
         assert server.calls[-1].headers["authorization"] == "Bearer sk-of-the-server"
         assert not openai.calls
         assert (server.calls[0].body["model"], done.summary.judge) == ("org/tiny", "tiny")

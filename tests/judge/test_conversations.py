@@ -12,7 +12,6 @@ from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.judge.base import WEIGHTS, load_judge
 from empathy_judge.judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
 from empathy_judge.judge.conversations.features import conversation_features
-from empathy_judge.judge.llm.endpoint import most_cost
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 from empathy_judge.training.rated_sets import RATED_SETS
 
@@ -131,6 +130,6 @@ def test_a_conversation_costs_at_most_what_its_replies_cost(tmp_path):
         "prices = { input = 1.0, output = 2.0 }\n"
     )
     whole = talk(HEARD, KIND)
-    replies = [most_cost(load_judge(str(path)), reply) for reply in split_conversation(whole)]
+    replies = [load_judge(str(path)).most_cost(reply) for reply in split_conversation(whole)]
     assert len(replies) == 3 and all(replies)
-    assert most_cost(ConversationJudge(replies=str(path)), whole) == pytest.approx(sum(filter(None, replies)))
+    assert ConversationJudge(replies=str(path)).most_cost(whole) == pytest.approx(sum(filter(None, replies)))

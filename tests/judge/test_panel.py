@@ -14,10 +14,10 @@ from empathy_judge.data.errors import BudgetSpent, UserError
 from empathy_judge.data.records import LABELS, Exchange
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.budget import Budget
 from empathy_judge.judge.cascade import CascadeJudge
-from empathy_judge.judge.llm.endpoint import endpoints_of, limit_cost
 from empathy_judge.judge.panel import PanelJudge, combine
-from empathy_judge.judge.scoring import score_file
+from empathy_judge.judge.scoring import ScoringRequest, score_file
 
 Write = Callable[..., Path]
 EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", emotion="sad")
@@ -113,18 +113,19 @@ def test_members_share_one_budget_and_a_run_out_of_money_resumes(write_responses
             path = Path(write_decision(f"{name}.toml", server, model=name, concurrency=1))
             path.write_text(path.read_text() + "prices = { input = 10.0, output = 0.0 }\n")
         judge = load_judge(write_toml("panel.toml", kind="panel", judges=["m0.toml", "m1.toml"]))
-        first, second = endpoints_of(judge)
+        first, second = judge.endpoints
         assert first.budget is second.budget
-        limit_cost(judge, 0.1)
+        judge.use_budget(Budget(0.1))
         path = write_responses(30)
+        request = ScoringRequest(source=path, judge=judge, out=Path("run"), calibration="none")
         with pytest.raises(BudgetSpent, match="--max-cost"):
-            score_file(path, judge=judge, out="run", calibration=None)
+            score_file(request)
         assert 0.05 < first.budget.spent == second.budget.spent <= 0.1, "whoever makes the call"
         stopped = score(path, "--judge", "panel.toml", "--out", "other", "--max-cost", "0.1")
         assert stopped.exit_code == 5 and "Run the command again" in stopped.stderr
-        limit_cost(judge, None)
+        judge.use_budget(Budget())
         before = len(server.calls)
-        assert score_file(path, judge=judge, out="run", calibration=None).summary.judged == 30
+        assert score_file(request).summary.judged == 30
         assert 0 < len(server.calls) - before <= 52, "what was paid for is kept"
     done = score(path, "--judge", "panel.toml", "--out", "run", "--calibration", "none", "--max-cost", "0.1")
     assert done.exit_code == 0, "nothing is left to pay for"

@@ -1,6 +1,7 @@
 """Three Ray nodes on this machine, one killed while another joins: the same files as by one process."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from rows import write_shards
 from empathy_judge.data.storage import find_source
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.ray_engine import QUIET, ROOT, own_token, score_ray
-from empathy_judge.judge.scoring import score_file
+from empathy_judge.judge.scoring import ScoringRequest, score_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
@@ -55,11 +56,10 @@ def test_a_node_is_killed_and_another_joins(cluster: Any, tmp_path: Path) -> Non
             cluster.add_node(**NODE)
 
     source = find_source(str(folder))
-    score_file(source, judge=judge, out=tmp_path / "one", calibration=None)
-    by_ray = partial(score_ray, named="length", workers=2)
-    scored = score_file(
-        source, judge=judge, out=tmp_path / "many", calibration=None, engine=by_ray, on_progress=disturb
-    )
+    request = ScoringRequest(source=source, judge=judge, out=tmp_path / "one", calibration="none")
+    score_file(request)
+    by_ray = replace(request, out=tmp_path / "many", engine=partial(score_ray, workers=2))
+    scored = score_file(by_ray, on_progress=disturb)
     assert scored.asked == 20_000
     assert killed
     for name in ("judgments.jsonl", "summary.json", "plan.json"):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import psutil
 import pytest
@@ -15,10 +16,11 @@ from rows import make_rows, write_many, write_shards
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.runs import OnProgress
 from empathy_judge.data.storage import find_source, find_sources
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.ray_engine import score_ray, start_ray
-from empathy_judge.judge.scoring import SummarizedRun, score_file
+from empathy_judge.judge.scoring import ScoringRequest, SummarizedRun, score_file
 
 FILES = ("judgments.jsonl", "summary.json", "plan.json")
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # its own, of itself
@@ -33,13 +35,21 @@ def ray() -> Iterator[None]:
 
 
 def score(
-    place: object, out: Path, judge: str = "length", *, workers: int = 0, **options: object
+    place: object,
+    out: Path,
+    judge: str = "length",
+    *,
+    workers: int = 0,
+    on_progress: OnProgress = lambda done, total: None,
+    **options: Any,
 ) -> SummarizedRun:
-    """As the command does, in this process, or by `workers`."""
+    """Score as the command does, in this process, or by `workers`."""
     source = find_sources(place) if isinstance(place, list) else find_source(str(place))
-    loaded = load_judge(judge)
-    by_ray = {"engine": partial(score_ray, named=judge, workers=workers)} if workers else {}
-    return score_file(source, judge=loaded, out=out, calibration=None, **by_ray, **options)  # type: ignore[arg-type]
+    by_ray = {"engine": partial(score_ray, workers=workers)} if workers else {}
+    request = ScoringRequest(
+        source=source, judge=load_judge(judge), out=out, calibration="none", **by_ray, **options
+    )
+    return score_file(request, on_progress=on_progress)
 
 
 def assert_same(one: Path, other: Path, *more: str) -> None:

@@ -23,7 +23,7 @@ from empathy_judge.judge.classifier.gpu_backend import Decoder, dequantize, read
 from empathy_judge.judge.classifier.judge import ClassifierJudge
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer
 from empathy_judge.judge.onnx_model import CARD, MODEL
-from empathy_judge.judge.scoring import score_file
+from empathy_judge.judge.scoring import ScoringRequest, score_file
 from empathy_judge.training.export import write_decoder
 from empathy_judge.training.network import JudgeNetwork
 
@@ -108,7 +108,8 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
 ) -> None:
     monkeypatch.setattr(gpu_backend, "CHUNK", 7)
     write_rows(tmp_path / "replies.jsonl", exchanges)
-    whole = score_file(tmp_path / "replies.jsonl", judge=on_gpu, out=tmp_path / "run")
+    request = ScoringRequest(source=tmp_path / "replies.jsonl", judge=on_gpu)
+    whole = score_file(replace(request, out=tmp_path / "run"))
     alone = on_gpu.judge_many(exchanges)
     judged = list(whole.judgments())
     assert whole.asked == len(exchanges)
@@ -124,8 +125,8 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="out of memory"):
         patch.setattr(on_gpu.decoder, "predict", fail_late)
-        score_file(tmp_path / "replies.jsonl", judge=on_gpu, out=tmp_path / "torn")
-    again = score_file(tmp_path / "replies.jsonl", judge=on_gpu, out=tmp_path / "torn")
+        score_file(replace(request, out=tmp_path / "torn"))
+    again = score_file(replace(request, out=tmp_path / "torn"))
     assert again.asked == len(exchanges) - 21, "three chunks were saved"
     assert without_numbers(again.judgments()) == without_numbers(judged)
 
@@ -133,8 +134,8 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
 def test_auto_takes_the_gpu_for_many_replies_only(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
     few, many = (ClassifierJudge(weights=str(toy)) for _ in range(2))
-    few.expect(100)
-    many.expect(1_000_000)
+    few.prepare(100)
+    many.prepare(1_000_000)
     assert (few.device, many.device) == ("cpu", "cuda")
 
 

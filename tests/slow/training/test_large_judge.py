@@ -22,7 +22,7 @@ from empathy_judge.judge.classifier.judge import ClassifierJudge
 from empathy_judge.judge.classifier.large_judge import AdaptedNetwork, LargeJudge
 from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
 from empathy_judge.judge.onnx_model import CARD
-from empathy_judge.judge.scoring import score_file
+from empathy_judge.judge.scoring import ScoringRequest, score_file
 from empathy_judge.training.export_adapter import write_adapter
 from empathy_judge.training.network import (
     JudgeNetwork,
@@ -82,7 +82,7 @@ def test_the_judge_predicts_as_trained(trained: TrainedNetworks, monkeypatch: py
     monkeypatch.setattr("empathy_judge.judge.classifier.large_judge.CUDA", "cpu")
     on_gpu = LargeJudge(weights="judge", base="base/model.safetensors")
     on_gpu.decoder = AdaptedNetwork(on_gpu.pretrained[0], on_gpu.folder, "cpu", None)
-    whole = list(score_file(RESPONSES, judge=on_gpu, out="gpu").judgments())
+    whole = list(score_file(ScoringRequest(source=RESPONSES, judge=on_gpu, out=Path("gpu"))).judgments())
     assert on_gpu.device == "cuda" and len(whole) > 100
     assert np.abs([list((row.probabilities or {}).values()) for row in whole[:12]] - judged).mean() < 0.02
     assert on_gpu.decoder.network.rotary_emb.inv_freq.dtype == torch.float32, "else positions are rounded"
