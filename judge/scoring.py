@@ -237,7 +237,7 @@ class ScoringRequest:
     seed: int = 0
     engine: Callable[..., None] = score_exchanges
 
-    def exchanges(self, on_bad: Callable[[BadRow], object]) -> Exchanges:
+    def exchanges(self, on_bad: Callable[[BadRow], None]) -> Exchanges:
         """Read the exchanges; `on_bad` gets the rows to skip, if these may be skipped."""
         on_bad = on_bad if self.skip_invalid else stop_at_bad_row
         return Exchanges(self.source, on_bad=on_bad, unit=self.judge.unit)
