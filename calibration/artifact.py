@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from empathy_judge.calibration.estimate import OF_THESE_RATERS, Estimate, SpeaksFor
+from empathy_judge.calibration.estimate import THESE_RATERS_ONLY, Estimate, Population
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.rated_range import RatedRange
@@ -18,7 +18,7 @@ from empathy_judge.data.tables import first_problem
 
 CALIBRATION_FILE: Final = "calibration.json"
 NONE: Final = "none"  # the name of no calibration
-FORMAT: Final = 2
+FORMAT: Final = 3
 MAKE_ANEW: Final = "run `calibrate` again to create a new one"
 NONE_CAME: Final = "this judge has no calibration; `calibrate` creates one"
 
@@ -81,7 +81,7 @@ class Calibration:
     calibrated_models: Mapping[str, CalibratedModels]
     design_effect: float | None = None
     covers: RatedRange | None = None
-    speaks_for: SpeaksFor = "people"  # fewer than four raters do not represent people
+    population: Population = "general"  # fewer than four raters do not represent people
     source: str = ""
     rated: Mapping[str, RatedReplies] = field(default_factory=dict)
 
@@ -215,6 +215,6 @@ def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date)
         note=(
             f"calibration {calibration.digest[:12]} applies ({calibration.count:,} ratings,"
             f" {len(calibration.models)} models; expires {calibration.expires}){later if is_later else ''}"
-            + ("" if calibration.speaks_for == "people" else f"; {OF_THESE_RATERS}")
+            + ("" if calibration.population == "general" else f"; {THESE_RATERS_ONLY}")
         ),
     )

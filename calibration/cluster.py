@@ -18,7 +18,7 @@ from empathy_judge.calibration.estimate import (
 )
 
 UNIT = (0.0, 1.0)  # the scale of shares
-LITTLE: Final = 0.5  # of a rating: the least share a label is taken to have where a variance is wanted
+MIN_COUNT: Final = 0.5  # of a rating: the least share a label is taken to have where a variance is wanted
 NORMAL: Final = 1.959964  # standard errors to either side of a 95% interval with known variance
 
 
@@ -85,13 +85,12 @@ def t_intervals(
     freedom: Floats,
     bounds: tuple[float, float],
     ratings: float,
-    *,
-    most: Floats | float = np.inf,
+    max_effective_n: Floats | float = np.inf,
 ) -> tuple[Floats, Floats]:
     """Intervals by t, clipped to the scale; Wilson's for shares, nan where the variance is unknown.
 
     `ratings` replaces the effective number of ratings where a share is 0 or 1 and shows no variance;
-    `most` is what that number may be at most.
+    `max_effective_n` is the upper bound of that number.
     """
     quantile = t_quantile(freedom)
     if bounds != UNIT:
@@ -99,11 +98,11 @@ def t_intervals(
         return np.clip(value - wide, *bounds), np.clip(value + wide, *bounds)
     # A share within half a rating of 0 or 1 is taken as that far off: else its variance, which is never 0,
     # would make it worth no rating at all, and its interval all of the scale.
-    share = np.clip(value, min(0.5, LITTLE / ratings), max(0.5, 1 - LITTLE / ratings))
+    share = np.clip(value, min(0.5, MIN_COUNT / ratings), max(0.5, 1 - MIN_COUNT / ratings))
     is_known = (value > 0) & (value < 1) & (variance > 0)
     count = np.divide(share * (1 - share), variance, out=np.full(value.shape, float(ratings)), where=is_known)
     count[np.isnan(variance)] = np.nan
-    return wilson_interval(value, np.minimum(count, most), quantile)
+    return wilson_interval(value, np.minimum(count, max_effective_n), quantile)
 
 
 def clustered_share(hits: NDArray[np.bool_] | Floats, clusters: Integers) -> Estimate:

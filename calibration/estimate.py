@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 CONFIDENCE = 0.95
-SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
+Population = Literal["general", "these raters only"]  # whom a figure with its interval is about
 LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
-OF_THESE_RATERS: Final = (
+THESE_RATERS_ONLY: Final = (
     "fewer than four raters: the figures describe these raters only, not people in general"
 )
 

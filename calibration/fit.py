@@ -24,7 +24,7 @@ from empathy_judge.calibration.agreement.metrics import (
 from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies
 from empathy_judge.calibration.bias.audits import Finding, audit, response_facts
 from empathy_judge.calibration.bias.disagreements import Disagreements, worst_disagreements
-from empathy_judge.calibration.estimate import UNDEFINED, Estimate, SpeaksFor
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.inputs import CalibrationInputs, CalibrationOptions
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
@@ -64,7 +64,7 @@ class RatedData:
     shares: Mapping[str, float]
     clusters: str
     cluster_count: int
-    speaks_for: SpeaksFor
+    population: Population
     draws: int
     seed: int
     unscored: Mapping[str, int]
@@ -143,7 +143,7 @@ class CalibrationReport:
             "over_models": agreed.levels,
             "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
             "models": self.models.rows,
-            "between": self.models,
+            "calibration_line": self.models,
         }
 
 
@@ -236,7 +236,7 @@ def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> Rat
         dimension=options.dimension,
         shares=dict(zip(paired.scale, (counts / len(paired)).tolist(), strict=True)),
         clusters=agreed.clusters,
-        speaks_for=paired.speaks_for,
+        population=paired.population,
         cluster_count=agreed.cluster_count,
         draws=agreed.draws,
         seed=options.seed,
@@ -321,7 +321,7 @@ def make_calibration(
     judgments: Iterable[Judgment] = (),
 ) -> Calibration:
     """Bind the calibrated models to the judge and to the ratings; `judgments` are of the rated replies."""
-    replies = replies_by_model(judgments) if paired.speaks_for == "people" else {}
+    replies = replies_by_model(judgments) if paired.population == "general" else {}
     # Who rated what and how, in whatever order.
     columns = (paired.id.tolist(), paired.rater.tolist(), paired.rating.tolist())
     rows = sorted(json.dumps(row) for row in zip(*columns, strict=True))
@@ -337,7 +337,7 @@ def make_calibration(
         calibrated_models=model_fit.calibrated,
         source=source,
         covers=covers,
-        speaks_for=paired.speaks_for,
+        population=paired.population,
         rated={
             row.model: RatedReplies(replies=replies[row.model], shares=to_plain(row.corrected))
             for row in model_fit.rows

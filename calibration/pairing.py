@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from empathy_judge.calibration.estimate import LEAST_RATERS, Floats, Integers, SpeaksFor
+from empathy_judge.calibration.estimate import LEAST_RATERS, Floats, Integers, Population
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import first_number, position_on
 from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
@@ -68,7 +68,7 @@ class Paired:
         """The clusters: batches or raters, whichever differ more, however few they are.
 
         Fewer than `LEAST_RATERS` show nothing of how much people differ. Then it is prompts, and what is said
-        holds for these raters only: see `speaks_for`.
+        holds for these raters only: see `population`.
         """
         counts = {kind: len(np.unique(getattr(self, kind))) for kind in ("batch", "rater")}
         if counts["rater"] < LEAST_RATERS:
@@ -82,9 +82,9 @@ class Paired:
         return "prompt" if len(np.unique(self.prompt)) >= LEAST_RATERS else "id"
 
     @property
-    def speaks_for(self) -> SpeaksFor:
+    def population(self) -> Population:
         """Whom figures of these ratings are about: people, or no more than those who rated."""
-        return "people" if self.cluster_kind in ("batch", "rater") else "these raters"
+        return "general" if self.cluster_kind in ("batch", "rater") else "these raters only"
 
     def clusters(self, kind: Cluster | None = None) -> Integers:
         """Each row's cluster, numbered from 0; of `cluster_kind` if no kind is given."""

@@ -1,11 +1,13 @@
 """The command `compare`: which model is better, by a judge or by human ratings."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,10 +26,10 @@ from empathy_judge.commands.shared.options import (
 )
 from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.storage import Columns, Source
+from empathy_judge.data.storage import Columns, Shards, Source
 
 if TYPE_CHECKING:
-    from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
+    from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
     from empathy_judge.data.rating_files.sheet import SheetOptions
     from empathy_judge.data.records import Exchange
     from empathy_judge.judge.scoring import ScoredFiles
@@ -140,10 +142,8 @@ def compare(
     from empathy_judge.reports.rated_models_page import rated_models_page
     from empathy_judge.reports.terminal import print_page, working
 
-    skip = reading.skip_invalid
-    files = _score_files(runs, judge_name, columns=reply_columns, calibration=calibration, skip_invalid=skip)
     request = ComparisonRequest(
-        paths=files.runs if files else runs,
+        paths=runs,
         baselines=baselines,
         models=tuple(name.strip() for names in models for name in names.split(",") if name.strip()),
         ratings=ratings,
@@ -151,10 +151,12 @@ def compare(
         calibration=calibration,
         margin=margin / 100,
         weights=WEIGHTS,
-        labels=files.labels if files else {},
         are_variants=are_variants,
+        is_gate=check or junit is not None,
         reading=reading,
     )
+    if files := _score_files(request, judge_name, columns=reply_columns):
+        request = replace(request, paths=files.runs, labels=files.labels)
     with working("comparing"):
         compared = compare_models(request, today=date.today())
     say_notes(compared.notes)
@@ -197,7 +199,6 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     """Suggest ratings where they would settle something, else the page."""
     from empathy_judge.calibration.comparison.verdicts import SETTLED
     from empathy_judge.calibration.estimate import LEAST_RATERS
-    from empathy_judge.commands.rate import say_more_ratings
     from empathy_judge.rating.plan import PLAN_FILE, read_plan
 
     ratings: Path | None = ctx.params["ratings"]
@@ -210,7 +211,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
             plan = read_plan(ratings.parent)
             people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0
             rated = sum(level.ratings for level in compared.models)
-            return say_more_ratings(ratings.parent, plan, rated, people=people)
+            return say_next(*plan.next_step(ratings.parent, rated, people=people))
     if out := ctx.params["out"]:
         return say_next(f"open {out / 'report.md'}")
     options = reading_words(ctx, ctx.params.keys() - ONCE)
@@ -218,19 +219,51 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     say_next("to see it as a page", "compare", *runs, *options, *page)
 
 
-def _score_files(paths: Sequence[Path], judge_name: str | None, **options: Any) -> "ScoredFiles | None":
-    """Score the files of replies among the arguments; None where there are none."""
+def _score_files(
+    request: "ComparisonRequest", judge_name: str | None, *, columns: Columns
+) -> "ScoredFiles | None":
+    """Score the files of replies among the paths; None where there are none."""
     from empathy_judge.data.rating_files.sheet import is_rating_table
     from empathy_judge.judge.scoring import score_files
 
+    paths = request.paths
     files = [path for path in paths if not path.is_dir()]
     tables = [path for path in files if is_rating_table(path)]
     if not files or (len(paths) == 1 and tables):
         return None
     if tables:
         raise UserError(f"{tables[0]}: a file of ratings among files of replies; pass it with --ratings")
-    judges = [judge_name] if judge_name else []
-    return score_files(paths, judges=judges, watch=watch_scoring, on_read=say_notes, **options)
+    return score_files(
+        paths,
+        judges=[judge_name] if judge_name else [],
+        columns=columns,
+        calibration=request.calibration,
+        skip_invalid=request.reading is not None and request.reading.skip_invalid,
+        check=partial(_check_models, request),
+        watch=watch_scoring,
+        on_read=say_notes,
+    )
+
+
+def _check_models(request: "ComparisonRequest", sources: "Mapping[Path, Shards]") -> None:
+    """Refuse models that cannot be compared, before anything is scored."""
+    from empathy_judge.calibration.comparison.compare_runs import choose_models
+    from empathy_judge.calibration.comparison.judged_models import name_models
+    from empathy_judge.data.judgments import read_judged
+    from empathy_judge.data.records import LABELS
+    from empathy_judge.data.tables import Exchanges
+
+    if not (request.is_gate or request.baselines or request.models):
+        return
+    runs = []
+    for path in request.paths:
+        if source := sources.get(path):
+            name, rows = source.models[0], Exchanges(source, on_bad=lambda bad: None)
+            runs.append((name, {item.model for item in rows}))
+        else:
+            (judged,) = read_judged(path, scale=LABELS)
+            runs.append((path.name, {item.model for item in judged.judgments}))
+    choose_models([name for names in name_models(runs) for name in names.values()], request)
 
 
 def _find_examples(compared: "ComparedRuns", sources: Sequence[Source]) -> "dict[str, Exchange]":

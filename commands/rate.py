@@ -326,18 +326,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
         say_next("to collect the ratings", "rate", "collect", folder, *files)
     else:
         people = max([pair.people or 0 for pair in found], default=0)
-        say_more_ratings(folder, made, rated, people=people)
-
-
-def say_more_ratings(folder: Path, made: "RatingPlan", rated: int, *, people: int) -> None:
-    """Suggest to finish the plan, then more replies, then more raters: `people`, or as many again."""
-    if rated < made.count_design():
-        say_next("to continue rating", "rate", "open", folder)
-    elif made.undrawn and made.source_words and not people:
-        say_next("to add replies to rate", "rate", "next", folder, *made.source_words)
-    else:
-        count = ("--people", people or made.people)
-        say_next("to add raters for the same replies", "rate", "next", folder, *count)
+        say_next(*made.next_step(folder, rated, people=people))
 
 
 def _standing_line(pair: "Standing") -> str:

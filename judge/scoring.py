@@ -336,13 +336,14 @@ def score_files(
     calibration: str | None = None,
     skip_invalid: bool = False,
     max_cost: float | None = None,
+    check: Callable[[Mapping[Path, Shards]], object] = bool,
     watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]],
     on_read: Callable[[Sequence[str]], object],
 ) -> ScoredFiles:
     """Score the files among `paths` with every judge, and return their runs in place of them.
 
-    Without `judges` it is the judge of the runs among `paths`. All of them spend from one budget. `watch`
-    shows a file's progress.
+    Without `judges` it is the judge of the runs among `paths`. All of them spend from one budget. `check` is
+    called with the files before anything is scored; `watch` shows a file's progress.
     """
     folders = [path for path in paths if path.is_dir()]
     files = [path for path in paths if not path.is_dir()]
@@ -350,6 +351,7 @@ def score_files(
     sources: dict[Path, Shards] = {
         path: replace(find_sources([path], columns), models=(names[path],)) for path in files
     }
+    check(sources)
     units = {notice_unit(source) for source in sources.values()}
     manifests = [read_manifest(folder) for folder in folders]  # a changed run is refused before any scoring
     units |= {manifest["unit"] for manifest in manifests}

@@ -83,6 +83,17 @@ class RatingPlan:
         """Return the number of ratings that the plan asks for, without checks of consistency."""
         return sum(len(set(rater.order) - set(self.anchors)) for rater in self.raters.values())
 
+    def next_step(self, folder: Path, rated: int, *, people: int) -> tuple[object, ...]:
+        """Return what to do for more ratings, and the words of its command.
+
+        Finish the plan, then add replies, then add raters: `people`, or as many again.
+        """
+        if rated < self.count_design():
+            return "to continue rating", "rate", "open", folder
+        if self.undrawn and self.source_words and not people:
+            return "to add replies to rate", "rate", "next", folder, *self.source_words
+        return "to add raters for the same replies", "rate", "next", folder, "--people", people or self.people
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:

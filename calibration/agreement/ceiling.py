@@ -20,7 +20,7 @@ from empathy_judge.calibration.agreement.metrics import (
 )
 from empathy_judge.calibration.bootstrap import Draws, Sampled, resample_clusters, sum_draws
 from empathy_judge.calibration.cluster import cluster_sums
-from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers, SpeaksFor
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers, Population
 from empathy_judge.calibration.pairing import Paired
 
 PANEL: Final = 10  # raters; a smaller panel does not generalize to other raters
@@ -51,7 +51,7 @@ class Ceiling:
     responses: int
     shared: int  # responses with two ratings or more
     not_identifiable: str | None = None
-    speaks_for: SpeaksFor = "people"
+    population: Population = "general"
     alpha_ordinal: Estimate = UNDEFINED
     left_out: tuple[LeftOut, ...] = ()
     person_against_rest: Estimate = UNDEFINED
@@ -83,7 +83,7 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
     person, judge, turns = _leave_out(grid, drawn)
     return Ceiling(
         **sizes,
-        speaks_for="these raters" if sizes["raters"] < PANEL else "people",
+        population="these raters only" if sizes["raters"] < PANEL else "general",
         alpha_ordinal=_alpha(grid, drawn),
         left_out=turns,
         person_against_rest=person.estimate(),

@@ -56,7 +56,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     cut so that labels are as frequent as ratings: it measures the order only. Of the rating and the score:
     `spearman`.
 
-    With fewer than four raters the intervals are over prompts, and say nothing of people: `speaks_for`.
+    With fewer than four raters the intervals are over prompts, and say nothing of people: `population`.
     Those that allow for chance are undefined where people or the judge nearly always gave one label.
     """
     kind = paired.cluster_kind

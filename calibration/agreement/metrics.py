@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from empathy_judge.calibration.bootstrap import Draws, Statistic, ratio, sum_draws
-from empathy_judge.calibration.cluster import LITTLE, clustered_share
+from empathy_judge.calibration.cluster import MIN_COUNT, clustered_share
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
@@ -83,8 +83,8 @@ def unseen_variance(table: Floats) -> float:
     have the variance of half a hit.
     """
     rated = table.sum(axis=1)
-    unseen = rated[(np.diagonal(table) < LITTLE) & (rated > 0)]
-    return float((LITTLE / unseen**2).sum() / (rated > 0).sum() ** 2)
+    unseen = rated[(np.diagonal(table) < MIN_COUNT) & (rated > 0)]
+    return float((MIN_COUNT / unseen**2).sum() / (rated > 0).sum() ** 2)
 
 
 def qwk(tables: Floats) -> Floats:

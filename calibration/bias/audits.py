@@ -151,7 +151,7 @@ def audit(
     """
     error = np.asarray(paired.score - paired.rating, dtype=float)
     clusters = paired.clusters()
-    crossing = paired.clusters(paired.item_kind) if paired.speaks_for == "people" else None
+    crossing = paired.clusters(paired.item_kind) if paired.population == "general" else None
     matters = THRESHOLD * (paired.levels - 1)
 
     def answer_one(question: Question) -> Contrast:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import combinations
@@ -50,8 +50,8 @@ class ComparisonRequest:
     """A request for a comparison of runs, or of one file of ratings.
 
     `weights` is the folder of the shipped judges: the calibration a run was scored with may lie there.
-    `labels` are names of runs. `are_variants` says that all are variants of one model. `reading` says how
-    ratings are read.
+    `labels` are names of runs. `are_variants` says that all are variants of one model, `is_gate` that the
+    verdict sets an exit code. `reading` says how ratings are read.
     """
 
     paths: tuple[Path, ...]
@@ -64,6 +64,7 @@ class ComparisonRequest:
     weights: Path | None = None
     labels: Mapping[Path, str] = field(default_factory=dict)
     are_variants: bool = False
+    is_gate: bool = False
     reading: SheetOptions | None = None
 
 
@@ -71,20 +72,20 @@ class ComparisonRequest:
 class ComparedRuns:
     """Judged models compared, the one with the largest share of Good first.
 
-    `never_met` are models without ratings, in the calibration or here, `repeated` those in several runs,
-    `first` the first one named. `flags` is the part of a report about speakers who may be in danger,
-    `outside` counts replies outside the rated range; each is empty where there are none.
+    `unrated_models` have no ratings, in the calibration or here. `first` is the first one named.
+    `flags` is the part of a report about speakers who may be in danger, `outside` counts replies
+    outside the rated range; each is empty where there are none.
     """
 
     judge: Judged
-    corrector: CalibrationChoice
+    calibration: CalibrationChoice
     margin: float
     models: tuple[ComparedLevel, ...]
     baselines: tuple[PublishedModel, ...]
     pairs: tuple[Difference, ...]
     has_baseline: bool
-    never_met: tuple[str, ...]
-    repeated: tuple[str, ...]
+    unrated_models: tuple[str, ...]
+    models_in_several_runs: tuple[str, ...]
     first: str
     are_variants: bool
     flags: Mapping[str, Any]
@@ -131,8 +132,6 @@ class ComparedRuns:
 
     def exit_code_of(self, pair: Difference) -> int:
         """Return the exit code of one pair."""
-        if not self.has_baseline and len(self.pairs) != 1:
-            raise UserError("more than two models; set the one to compare with: --baseline")
         is_turned = not self.has_baseline and pair.one != self.first
         if (pair.other if is_turned else pair.one) in self.unresponsive:
             return UNRESPONSIVE_CODE
@@ -165,12 +164,15 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         reading = replace(request.reading or SheetOptions(), dimension=runs[0].judged.dimension)
         sheet = read_people(request.ratings, reading, judgments=judgments, exchanges=request.exchanges)
     everyone = judged_models(runs, sheet.ratings)
-    models, baselines = _choose(everyone, request)
-    corrector = find_calibration_of_runs(runs, request.calibration, weights=request.weights, today=today)
+    models = {name: everyone[name] for name in choose_models([*everyone], request)}
+    baselines: list[JudgedModel | PublishedModel] = [
+        published(name) if is_published(name) else everyone[name] for name in dict.fromkeys(request.baselines)
+    ]
+    choice = find_calibration_of_runs(runs, request.calibration, weights=request.weights, today=today)
     settings = ComparisonSettings(
         margin=request.margin, design_effect=USUAL_DESIGN_EFFECT, are_variants=request.are_variants
     )
-    if calibration := corrector.calibration:
+    if calibration := choice.calibration:
         models = {name: _with_known(model, calibration) for name, model in models.items()}
         lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
         settings = replace(settings, calibrated=lines, design_effect=effect or USUAL_DESIGN_EFFECT)
@@ -191,20 +193,22 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     judgments = [item for run in runs for item in run.judged.judgments]
     return ComparedRuns(
         judge=runs[0].judged,
-        corrector=corrector,
+        calibration=choice,
         margin=request.margin,
         models=tuple(levels),
         baselines=tuple(item for item in baselines if isinstance(item, PublishedModel)),
         pairs=differences(pairs, settings),
         has_baseline=bool(baselines),
-        never_met=tuple(
+        unrated_models=tuple(
             name for name, model in models.items() if model.known_as not in calibrated and model.ppi is None
         ),
-        repeated=tuple(name for name, count in times.items() if count > 1 and name != UNNAMED_MODEL),
+        models_in_several_runs=tuple(
+            name for name, count in times.items() if count > 1 and name != UNNAMED_MODEL
+        ),
         first=next(iter(models)),
         are_variants=settings.are_variants,
         flags=find_flags(judgments),
-        outside=find_outside(judgments, runs[0].rated, corrector.covers),
+        outside=find_outside(judgments, runs[0].rated, choice.covers),
         few_raters=_few_raters(models.values()),
         notes=sheet.notes,
     )
@@ -228,21 +232,20 @@ def _few_raters(models: Iterable[JudgedModel]) -> str | None:
     return shares and f"{shares} The figures below are by the judge."
 
 
-def _choose(
-    everyone: dict[str, JudgedModel], request: ComparisonRequest
-) -> tuple[dict[str, JudgedModel], list[JudgedModel | PublishedModel]]:
-    """Return the models asked for and the baselines; a baseline of the runs is one of the models."""
+def choose_models(everyone: Sequence[str], request: ComparisonRequest) -> list[str]:
+    """Return the models to compare, with the baselines; refused where nothing can be compared."""
+    for name in filter(is_published, request.baselines):
+        published(name)
     judged = [name for name in request.baselines if not is_published(name)]
     for name in (*judged, *request.models):
         if name not in everyone:
             raise UserError(f"no model {name!r} in these runs; known: {', '.join(everyone)}")
     wanted = {*request.models, *judged} if request.models else set(everyone)
-    models = {name: model for name, model in everyone.items() if name in wanted}
+    models = [name for name in everyone if name in wanted]
     if len(models) + len(request.baselines) - len(judged) < 2:
         raise UserError(
             f"one model only, {', '.join(models)!r}; pass another run or file, or --baseline study:human"
         )
-    baselines: list[JudgedModel | PublishedModel] = [
-        published(name) if is_published(name) else everyone[name] for name in dict.fromkeys(request.baselines)
-    ]
-    return models, baselines
+    if request.is_gate and not request.baselines and len(models) > 2:
+        raise UserError("more than two models; set the one to compare with: --baseline")
+    return models

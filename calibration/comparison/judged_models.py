@@ -6,7 +6,7 @@ the judge's own, and marked so.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -35,7 +35,7 @@ from empathy_judge.calibration.shares.ppi import (
     ppi_estimate,
     prompt_numbers,
 )
-from empathy_judge.calibration.shares.transport import EDGE, LEAST_REPLIES, CalibratedModels
+from empathy_judge.calibration.shares.transport import LEAST_REPLIES, MIN_SHARE, CalibratedModels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import Judged, read_judged
 from empathy_judge.data.rated_range import RatedRange
@@ -188,7 +188,7 @@ def logit_contrast(one: RatedModel, other: RatedModel) -> Contrast:
     Its error is that of the difference of the two logits over the choice of prompts.
     """
     columns = [model.judged[:, -1] for model in (one, other)]
-    means = [float(np.clip(column.mean(), EDGE, 1 - EDGE)) for column in columns]
+    means = [float(np.clip(column.mean(), MIN_SHARE, 1 - MIN_SHARE)) for column in columns]
     first, second = (column / (mean * (1 - mean)) for column, mean in zip(columns, means, strict=True))
     return _paired(one, other, first, second)
 
@@ -257,28 +257,41 @@ def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None)
     return runs
 
 
-def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
-    """Return every model of every run; a name in several runs gets the run's label.
+def name_models(runs: Sequence[tuple[str, Collection[str]]]) -> list[dict[str, str]]:
+    """Return the unique name of every model in each run, from the runs' labels and models.
 
-    A model without a name takes the run's label.
+    A name in several runs gets the run's label, and a model without a name is called by it.
+
+    >>> name_models([("new", {"gpt"}), ("old", {"gpt", "unnamed"})])[0]
+    {'gpt': 'gpt (new)'}
     """
-    times = Counter(name for run in runs for name in {item.model for item in run.judged.judgments})
+    times = Counter(model for _, models in runs for model in models)
+    return [
+        {
+            model: label if model == UNNAMED_MODEL else model if times[model] == 1 else f"{model} ({label})"
+            for model in models
+        }
+        for label, models in runs
+    ]
+
+
+def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
+    """Return every model of every run, by the names that `name_models` gives."""
+    names = name_models([(run.label, {item.model for item in run.judged.judgments}) for run in runs])
     by_id: dict[str, list[Rating]] = {}
     dimensions = {run.judged.dimension for run in runs}
     for rating in ratings:
         if rating.dimension in dimensions:
             by_id.setdefault(rating.id, []).append(rating)
     models: dict[str, JudgedModel] = {}
-    for run in runs:
+    for run, name_of in zip(runs, names, strict=True):
         by_model: dict[str, list[Judgment]] = {}
         for judgment in run.judged.judgments:
             judgments = by_model.setdefault(judgment.model, [])
             if judgment.flag is None:  # the others are for people to read
                 judgments.append(judgment)
         for model, judgments in by_model.items():
-            name = model if times[model] == 1 else f"{model} ({run.label})"
-            if model == UNNAMED_MODEL:
-                name = run.label
+            name = name_of[model]
             if name in models:
                 raise UserError(f"{run.folder}: two run folders have this name and the model {model!r}")
             models[name] = replace(_judged_model(name, model, judgments, by_id), fit=run.fits.get(model))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from empathy_judge.calibration.cluster import (
-    LITTLE,
+    MIN_COUNT,
     NORMAL,
     UNIT,
     cluster_sums,
@@ -108,7 +108,7 @@ class PpiEstimate(RatedEstimate):
     prompt_influence: Floats  # (prompts, columns)
     bounds: tuple[float, float]
     effective_n: float  # the effective number of ratings where a share shows no variance
-    most: Floats  # the upper bound of that number, for rare labels
+    max_effective_n: Floats  # the upper bound of that number, for rare labels
 
     @property
     def least_variance(self) -> Floats:
@@ -166,12 +166,12 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     spread = sample.value.var(axis=0)
     effect = np.divide(plain * len(sample.item), spread, out=np.ones_like(spread), where=spread > 0)
     effective_n = len(sample.item) / max(1.0, float(effect.max()))
-    most = np.full(value.shape, np.inf)
+    max_effective_n = np.full(value.shape, np.inf)
     if sample.bounds == UNIT:
-        most = _most_worth(sample.value, effective_n)
-        share = np.clip(value, LITTLE / len(sample.item), 1 - LITTLE / len(sample.item))
-        variance = np.maximum(variance, share * (1 - share) / most)  # nan stays nan
-    low, high = t_intervals(value, variance, freedom, sample.bounds, effective_n, most=most)
+        max_effective_n = _max_effective_n(sample.value, effective_n)
+        share = np.clip(value, MIN_COUNT / len(sample.item), 1 - MIN_COUNT / len(sample.item))
+        variance = np.maximum(variance, share * (1 - share) / max_effective_n)  # nan stays nan
+    low, high = t_intervals(value, variance, freedom, sample.bounds, effective_n, max_effective_n)
     return PpiEstimate(
         value=value,
         low=low,
@@ -189,11 +189,11 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         prompt_influence=prompt_influence,
         bounds=sample.bounds,
         effective_n=effective_n,
-        most=most,
+        max_effective_n=max_effective_n,
     )
 
 
-def _most_worth(value: Floats, effective_n: float) -> Floats:
+def _max_effective_n(value: Floats, effective_n: float) -> Floats:
     """Return how many ratings a label's may count as at most, by column.
 
     Where a label is rare or nearly universal, ratings are too few to show how raters differ, and a
@@ -331,5 +331,12 @@ def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Flo
 
 def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
     """Return how far the interval reaches down and up with other degrees of freedom."""
-    low, high = t_intervals(item.value, item.variance, freedom, item.bounds, item.effective_n, most=item.most)
+    low, high = t_intervals(
+        item.value,
+        item.variance,
+        freedom,
+        item.bounds,
+        item.effective_n,
+        item.max_effective_n,
+    )
     return item.value - low, high - item.value

@@ -29,10 +29,10 @@ PROMPTS_KNOWN = 20  # prompts of its own that the calibration's spread over prom
 FEW_PROMPTS = 30
 LEAST_EXACT: Final = 4.0  # times the line's standard error: ratings less exact show no conflict with it
 # A rated model is misjudged wholly, by so many times the deviation of others, with this chance at most.
-FAR, FAR_CHANCE = 5.0, 0.3
+OUTLIER_SCALE, OUTLIER_PRIOR = 5.0, 0.3
 MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
 DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
-EDGE: Final = 0.002  # shares closer to 0 or 1 count as this
+MIN_SHARE: Final = 0.002  # shares closer to 0 or 1 count as this
 DRAWS: Final = 8192
 
 Side = Literal["below", "above"]
@@ -140,7 +140,7 @@ class CalibratedModels:
         share = np.asarray(value)
         if math.isfinite(count):
             share = (count * share + 0.5) / (count + 1)
-        return logit(np.clip(share, EDGE, 1 - EDGE))
+        return logit(np.clip(share, MIN_SHARE, 1 - MIN_SHARE))
 
     def link_ratings(self, crowd: Any, noise: Any) -> tuple[Floats, Floats]:
         """Return human levels and variances as `link` does; shares keep a standard error from 0 and 1."""
@@ -327,9 +327,9 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
     crowd, noise = calibrated.link_ratings(*ratings.T)
     # The chance that the judge misjudges a rated model wholly, as far as its ratings could show it.
     squares = posterior.deviation[:, None] ** 2
-    chance = FAR_CHANCE * (squares / (squares + noise)) ** 2
+    chance = OUTLIER_PRIOR * (squares / (squares + noise)) ** 2
     logs, means, covariances = [], [], []
-    for kinds in product((1.0, FAR), repeat=len(rated)):
+    for kinds in product((1.0, OUTLIER_SCALE), repeat=len(rated)):
         scale = np.ones(size)
         scale[rated] = kinds
         own = np.where(np.eye(size), 1.0, correlation) * np.outer(scale, scale)
@@ -428,21 +428,21 @@ def sign_probability(
 class FittedLine:
     """The line through calibrated models on the logit scale, and the deviation of models from it.
 
-    `between_sd` is the posterior median of that deviation, on the scale of the levels at their mean.
+    `model_sd` is the posterior median of that deviation, on the scale of the levels at their mean.
     """
 
     slope: float
-    between_sd: float
+    model_sd: float
 
 
 def fit_line(calibrated: CalibratedModels) -> FittedLine:
     """Fit the line and its spread; nan with fewer than `LEAST_MODELS` models."""
     if len(calibrated.models) < LEAST_MODELS:
-        return FittedLine(slope=math.nan, between_sd=math.nan)
+        return FittedLine(slope=math.nan, model_sd=math.nan)
     posterior = _posterior(calibrated)
     order = np.argsort(posterior.deviation, kind="stable")
     median = float(np.interp(0.5, np.cumsum(posterior.weight[order]), posterior.deviation[order]))
     return FittedLine(
         slope=float(posterior.weight @ posterior.slope),
-        between_sd=median * float(calibrated.steepness(calibrated.link(calibrated.crowd).mean())),
+        model_sd=median * float(calibrated.steepness(calibrated.link(calibrated.crowd).mean())),
     )

@@ -189,7 +189,7 @@ def reading_words(ctx: click.Context, names: Collection[str] = READING_RATINGS) 
     ]
 
 
-def say_next(what: str, *words: object) -> None:
+def say_next(what: object, *words: object) -> None:
     """Print the next step and its command, on stderr, so that stdout has results only.
 
     `words` are a command of this program; without them, only `what` is printed.

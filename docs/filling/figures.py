@@ -45,7 +45,7 @@ def figures() -> dict[str, str]:
         "calibrated_models": str(len(rated.models)),
         "calibrated_ratings": f"{calibration.count:,}",
         "line_slope": f"{line.slope:.2f}",
-        "line_spread": f"{100 * line.between_sd:.1f}",
+        "line_spread": f"{100 * line.model_sd:.1f}",
         "range_low": f"{100 * low:.0f}",
         "range_high": f"{100 * high:.0f}",
         "good_above": f"{GOOD_ABOVE:.0%}",

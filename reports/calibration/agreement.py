@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from empathy_judge.calibration.estimate import OF_THESE_RATERS
+from empathy_judge.calibration.estimate import THESE_RATERS_ONLY
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import AnyEstimate, money, number, show_estimate
@@ -68,8 +68,8 @@ def agreement_section(report: CalibrationReport) -> Section:
         f"95% confidence intervals over {data.cluster_count:,} whole {clusters}: ratings within one are not "
         "independent."
     )
-    if data.speaks_for != "people":
-        intervals += f" {OF_THESE_RATERS.capitalize()}."
+    if data.population != "general":
+        intervals += f" {THESE_RATERS_ONLY.capitalize()}."
     return Section(
         name="agreement",
         title="Agreement, with ceiling and baselines",
@@ -105,7 +105,7 @@ def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
             f"{ceiling.shared:,} {NOUNS[report.judge.unit]} have two ratings or more, by {ceiling.raters:,} "
             f"people. The judge's kappa minus a person's is {show_estimate(ceiling.gap)}."
         )
-        if ceiling.speaks_for != "people":
+        if ceiling.population != "general":
             yield "So few raters are a panel: these figures describe these raters, not people in general."
 
 

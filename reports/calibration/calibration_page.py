@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from empathy_judge.calibration.estimate import OF_THESE_RATERS
+from empathy_judge.calibration.estimate import THESE_RATERS_ONLY
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.crisis import say_flags
 from empathy_judge.data.records import NOUNS, to_plain
@@ -139,7 +139,7 @@ def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
         lines = textwrap.wrap(printable(sentence), max(40, min(screen.width, 100) - 2))
         screen.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
     notes = [
-        *([OF_THESE_RATERS] if report.data.speaks_for != "people" else []),
+        *([THESE_RATERS_ONLY] if report.data.population != "general" else []),
         *filter(None, [report.judge.dimension_note]),
         *say_flags(report.flagged),
         *(f"written {path}" for path in written),

@@ -123,7 +123,7 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         {
             "level": str,
             "slope": lambda name: number(fit.lines[name].slope),
-            "spread between models": lambda name: number(fit.lines[name].between_sd, 3),
+            "spread between models": lambda name: number(fit.lines[name].model_sd, 3),
             "range from": lambda name: number(fit.calibrated[name].range[0], 3),
             "to": lambda name: number(fit.calibrated[name].range[1], 3),
         },

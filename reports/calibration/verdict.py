@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from empathy_judge.calibration.agreement.metrics import FEW_MINORITY
 from empathy_judge.calibration.bias.audits import Finding
-from empathy_judge.calibration.estimate import LEAST_RATERS, OF_THESE_RATERS, Estimate
+from empathy_judge.calibration.estimate import LEAST_RATERS, THESE_RATERS_ONLY, Estimate
 from empathy_judge.calibration.fit import CalibrationReport, RunRow
 from empathy_judge.calibration.shares.transport import LEAST_MODELS
 from empathy_judge.data.errors import UserError
@@ -112,7 +112,7 @@ def _headline(report: CalibrationReport) -> str:
         name, reached = unbeaten[0]
         than = "no better" if kappa.value < reached.value + CLOSE else "not significantly better"
         return f"Do not rely on it yet: on your {data.ratings:,} ratings it agrees {than} than {name}."
-    if data.speaks_for != "people":
+    if data.population != "general":
         return f"Do not generalize to people at large yet: only {count_people(data.raters)} rated."
     rated = f"Use it for the {len(data.models):,} rated models only"
     new = _new_models(report)
@@ -183,8 +183,8 @@ def refuse_part(report: CalibrationReport) -> str | None:
 def _say_use(report: CalibrationReport) -> str:
     if _unbeaten(report) or not isfinite(report.agreement.metrics[report.headline].value):
         return "Not by itself: use human ratings where they exist."
-    if report.data.speaks_for != "people":
-        return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
+    if report.data.population != "general":
+        return f"{THESE_RATERS_ONLY[0].upper()}{THESE_RATERS_ONLY[1:]}."
     return f"For models, yes, once corrected. For single {NOUNS[report.judge.unit]}, no."
 
 
@@ -307,7 +307,7 @@ def _say_missing(report: CalibrationReport) -> str:
 def _next_steps(report: CalibrationReport) -> list[str]:
     """Return the steps that would help most, the most useful first."""
     data, noun, steps = report.data, NOUNS[report.judge.unit], list[str]()
-    if data.speaks_for != "people":
+    if data.population != "general":
         steps.append(
             f"Ask at least {LEAST_RATERS} people to rate (rate plan): fewer cannot show how people differ."
         )

@@ -43,7 +43,7 @@ BASES_NOTE = (
 
 def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
     """Return the JSON values of a comparison of runs, with a sentence for each pair and the notes."""
-    calibration = compared.corrector.calibration
+    calibration = compared.calibration.calibration
     return {
         "kind": "runs",
         "judge": {name: getattr(compared.judge, name) for name in ("name", "version", "rubric")},
@@ -56,7 +56,7 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
         }
         if calibration
         else None,
-        "says": compared.corrector.note,
+        "calibration_note": compared.calibration.note,
         "margin": compared.margin,
         "models": to_plain(compared.models),
         "baselines": [
@@ -68,8 +68,8 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
             for pair in compared.pairs
         ],
         "tests": compared.tests,
-        "never_met": list(compared.never_met),
-        "repeated": list(compared.repeated),
+        "unrated_models": list(compared.unrated_models),
+        "models_in_several_runs": list(compared.models_in_several_runs),
         **compared.flags,
         **({"outside": dict(compared.outside)} if compared.outside else {}),
         "notes": list(notes(compared)),
@@ -92,21 +92,21 @@ def junit_checks(compared: ComparedRuns) -> list[CheckOutcome]:
 
 def notes(compared: ComparedRuns) -> Iterator[str]:
     """Yield what one must know to read the comparison, the most important first."""
-    unit, calibration = compared.judge.unit, compared.corrector.calibration
+    unit, calibration = compared.judge.unit, compared.calibration.calibration
     yield from filter(None, [compared.judge.dimension_note, compared.few_raters])
     for level in compared.models:
         if level.fit is not None:
             yield from (f"{level.model}: {message}." for message in fit_messages(level.fit))
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
-            f"Not corrected ({compared.corrector.note}): the shares are the judge's own, and intervals cover"
-            f" only the choice of {PROMPT_NOUNS[unit]}. The judge's error on these models is unknown."
+            f"Not corrected ({compared.calibration.note}): the shares are the judge's own, and intervals"
+            f" cover only the choice of {PROMPT_NOUNS[unit]}. The judge's error on these models is unknown."
         )
     if calibration is not None:
-        if compared.never_met:
+        if compared.unrated_models:
             rated = len(calibration.models)
             yield (
-                f"No human ratings exist for {_some(compared.never_met)}. Intervals rest on the judge's"
+                f"No human ratings exist for {_some(compared.unrated_models)}. Intervals rest on the judge's"
                 f" errors on {rated} models that people rated; a model of a new kind may deviate more."
                 " Ratings of a few dozen replies narrow the interval."
             )
@@ -118,10 +118,10 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
                 f" correlate at {VARIANT_CORRELATION:g}, which narrows the interval of their difference."
                 " This assumption is not checked."
             )
-        elif compared.repeated:
+        elif compared.models_in_several_runs:
             yield (
-                f"{_some(compared.repeated)}: in several runs, compared as unrelated models. If they are "
-                "variants of one model, add --variants."
+                f"{_some(compared.models_in_several_runs)}: in several runs, compared as unrelated models."
+                " If they are variants of one model, add --variants."
             )
         own = [model for model in compared.models if model.how == "judge"]
         for reason in dict.fromkeys(model.reason for model in own):
@@ -178,7 +178,7 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
     return Page(
         kind="Comparison",
         title=names if len(compared.pairs) == 1 else f"{len(compared.models)} models compared",
-        subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.corrector.note}",
+        subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.calibration.note}",
         verdict=tuple(verdict_sentences(compared)),
         sections=tuple(sections),
     )
@@ -258,7 +258,7 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
         yield f"Provide at least {LEAST_REPLIES} {NOUNS[unit]} of each model, to the same {prompts}."
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
-    if compared.corrector.calibration is None:
+    if compared.calibration.calibration is None:
         yield "Calibrate the judge with human ratings; without them the best verdict is 'probably better'."
     elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."

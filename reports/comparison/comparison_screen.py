@@ -49,7 +49,7 @@ def _levels(compared: ComparedRuns) -> list[LevelRow]:
         rows.append(LevelRow(name=name, shares=shares, count=f"{level.judged:,}"))
     rows += [LevelRow(name=study.name, shares=study.shares, count="study") for study in compared.baselines]
     named = {study.name for study in compared.baselines}
-    if compared.corrector.calibration is not None and compared.judge.unit == REPLY:
+    if compared.calibration.calibration is not None and compared.judge.unit == REPLY:
         rows += [row for row in reference_rows() if row.name not in named]
     return rows
 

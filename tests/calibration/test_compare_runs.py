@@ -136,7 +136,7 @@ def test_a_calibration_corrects_and_says_which_models_are_new(make_run: Runs, tm
     levels = {model["model"]: model for model in result["models"]}
     assert {model["how"] for model in result["models"]} == {"line"}
     assert levels["p"]["shares"]["Good"]["value"] == pytest.approx(0.65, abs=0.03)
-    assert result["never_met"] == ["new"]
+    assert result["unrated_models"] == ["new"]
     assert "No human ratings exist for new." in result["notes"][0]
     assert verdicts(result) == {("p", "new"): "better"}
     assert result["pairs"][0]["sentence"].startswith("p is better than new: Good share +")
@@ -146,7 +146,7 @@ def test_the_calibration_of_the_run_is_found_beside_it(make_run: Runs) -> None:
     made = calibration()
     run = make_run("one", {"a": 0.6, "b": 0.5}, calibration=made.digest)
     lost = ask(run)
-    assert lost["calibration"] is None and "was not found" in lost["says"]
+    assert lost["calibration"] is None and "was not found" in lost["calibration_note"]
     write_calibration(run / "calibration.json", made)
     assert ask(run)["calibration"]["digest"] == made.digest
     assert ask(run, calibration="none")["calibration"] is None
@@ -240,7 +240,7 @@ def test_ratings_of_some_responses_correct_a_run(make_run: Runs, tmp_path: Path)
     assert {model["how"] for model in result["models"]} == {"ratings"}
     assert verdicts(result) == {("a", "b"): "better"}  # the judge would have said the opposite
     assert result["pairs"][0]["judge"]["value"] < 0
-    assert result["never_met"] == []
+    assert result["unrated_models"] == []
     write_rows(tmp_path / "others.jsonl", [asdict(rows[0]) | {"id": "x"}])
     with pytest.raises(UserError, match="no rating matches a scored reply"):
         ask(run, ratings=tmp_path / "others.jsonl")

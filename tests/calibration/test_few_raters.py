@@ -40,21 +40,21 @@ def some_paired(raters: int, *, rows: int = 120, batches: int = 0) -> Paired:
 
 
 @pytest.mark.parametrize(
-    ("raters", "batches", "clusters", "speaks_for"),
+    ("raters", "batches", "clusters", "population"),
     [
-        (12, 0, "batch", "people"),
-        (4, 0, "batch", "people"),
-        (6, 60, "rater", "people"),  # one rater's batches are one rater's
-        (3, 0, "prompt", "these raters"),
-        (1, 30, "prompt", "these raters"),
+        (12, 0, "batch", "general"),
+        (4, 0, "batch", "general"),
+        (6, 60, "rater", "general"),  # one rater's batches are one rater's
+        (3, 0, "prompt", "these raters only"),
+        (1, 30, "prompt", "these raters only"),
     ],
 )
 def test_raters_stay_clusters_and_below_four_figures_are_of_these_raters(
-    raters: int, batches: int, clusters: str, speaks_for: str
+    raters: int, batches: int, clusters: str, population: str
 ) -> None:
     paired = some_paired(raters, batches=batches)
     assert agreement(paired, rng=np.random.default_rng(0)).clusters == clusters
-    assert paired.speaks_for == speaks_for
+    assert paired.population == population
 
 
 def test_few_raters_intervals_are_student_s_on_the_logit() -> None:

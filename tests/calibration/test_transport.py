@@ -72,7 +72,7 @@ def test_a_steep_line_is_believed_with_enough_models() -> None:
     logits = 2 * np.log(judge / (1 - judge)) - 0.5
     line = fit_line(models(judge, 1 / (1 + np.exp(-logits)), noise=1e-6))
     assert line.slope == pytest.approx(2, abs=0.25)
-    assert line.between_sd < 0.19 / 4
+    assert line.model_sd < 0.19 / 4
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -163,6 +163,26 @@ def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> No
     assert run("compare", one, one).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (("--check",), "--baseline"),
+        (("--junit", "checks.xml"), "--baseline"),
+        (("--baseline", "nobody"), "'nobody'"),
+        (("--baseline", "study:nobody"), "study:gpt-4"),
+        (("--models", "a,nobody"), "'nobody'"),
+        (("--models", "a"), "one model only"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_scored(
+    words: tuple[str, ...], fact: str
+) -> None:
+    files = [replies(f"{name}.jsonl", 2) for name in "abc"]
+    refused = run("compare", *files, "--judge", "length", *words)
+    assert refused.exit_code == 2 and fact in refused.stderr
+    assert not Path("runs").exists()
+
+
 def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
     rows = [
         {"prompt": prompt, "response": f"{opening} {model}", "model": model, "id": f"{model}-{at}"}

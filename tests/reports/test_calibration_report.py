@@ -231,7 +231,7 @@ def test_a_scale_of_means_is_told_in_its_own_numbers(tmp_path: Path) -> None:
 
 def test_what_is_undefined_is_said(tmp_path: Path) -> None:
     html, markdown, plain = write(single_rating(), tmp_path)
-    assert plain["between"]["lines"]["Good"]["slope"] is None
+    assert plain["calibration_line"]["lines"]["Good"]["slope"] is None
     assert html.count("undefined") > 20 and markdown.count("undefined") > 20
     told = Outline(html).all("main")[0]["text"]
     assert "None" not in told.replace("None found", "") and not re.search(r"\bnan\b|\binf\b", told)
