@@ -131,7 +131,8 @@ def score(
     non-commercial use only (CC BY-NC 4.0).
 
     Rows with all turns of a conversation (`messages`), or with an id of their conversation (`conversation`),
-    are scored as whole conversations: by every reply, and by repetition, lost threads and signs of listening.
+    are scored as whole conversations: a language model reads all turns, other judges give the mean over the
+    replies.
 
     \b
     Examples:

@@ -25,7 +25,6 @@ POSITIVE_EMOTIONS: Final = frozenset(
     " surprised trusting".split()
 )
 UNNAMED_MODEL: Final = "unnamed"
-SCRIPTED: Final = "scripted"  # the value of `speaker` in a row where no person spoke
 REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one: the unit
 NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
 PROMPT_NOUNS: Final = {REPLY: "prompts", CONVERSATION: "situations"}  # what several models are given alike
@@ -173,11 +172,6 @@ def _judgment(exchange: Exchange, **judged: Any) -> Judgment:
         features=reply_features(exchange),
         **judged,
     )
-
-
-def is_scripted(exchange: Exchange) -> bool:
-    """Whether a script spoke to the model, as `respond --turns` writes it, and no person."""
-    return exchange.extra.get("speaker") == SCRIPTED
 
 
 def danger_in(exchange: Exchange) -> str | None:

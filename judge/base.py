@@ -24,7 +24,7 @@ JUDGES = {
     "cascade": "empathy_judge.judge.cascade:CascadeJudge",
     "classifier": "empathy_judge.judge.classifier.judge:ClassifierJudge",
     "classifier-large": "empathy_judge.judge.classifier.large_judge:LargeJudge",
-    "conversation": "empathy_judge.judge.conversations.conversation_judge:ConversationJudge",
+    "conversation": "empathy_judge.judge.reply_mean:ReplyMean",
     "decision": "empathy_judge.judge.llm.decision:DecisionJudge",
     "length": "empathy_judge.judge.baselines:LengthJudge",
     "majority": "empathy_judge.judge.baselines:MajorityJudge",
@@ -32,7 +32,7 @@ JUDGES = {
     "prompted": "empathy_judge.judge.llm.prompted:PromptedJudge",
 }
 DEFAULT = "classifier"
-READ_CONVERSATIONS: Final = (CONVERSATION, "prompted", "decision")  # the kinds that read conversations whole
+READ_CONVERSATIONS: Final = ("prompted", "decision")  # the kinds that read a conversation as a whole
 # The servers of PROVIDER:MODEL, and the variables of their keys.
 PROVIDERS: Final = {
     "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
@@ -153,17 +153,13 @@ class Judge(ABC):
 def load_judge(name: str, *, unit: str = REPLY) -> Judge:
     """Load a judge by its name, by a language model's (`openai:MODEL`, `URL#MODEL`), or from a TOML file.
 
-    For whole conversations: one that reads them itself, else the judge of conversations with this one for
-    their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
+    With the unit `CONVERSATION`, a judge that does not read whole conversations judges their replies.
     """
-    kind, colon, rest = name.partition(":")
-    if colon and kind == CONVERSATION:
-        return _make_judge(name, CONVERSATION, {"replies": rest})
     kind, options = _describe(name)
-    if unit == CONVERSATION and kind not in READ_CONVERSATIONS:
-        return _make_judge(name, CONVERSATION, {"replies": name})
-    if unit == CONVERSATION and kind != CONVERSATION:
+    if unit == CONVERSATION and kind in READ_CONVERSATIONS:
         options.setdefault("rubric", CONVERSATION)
+    elif unit == CONVERSATION and kind != CONVERSATION:
+        return _make_judge(name, CONVERSATION, {"replies": name})
     if not _is_file(name):
         return _make_judge(name, kind, options)
     path = Path(name)
@@ -223,13 +219,8 @@ def language_model_options(name: str) -> dict[str, Any]:
 
 def load_both_units(name: str) -> tuple[Judge, Judge]:
     """Return a judge as it is named, and the judge of whole conversations that goes with it."""
-    conversations = load_judge(name, unit=CONVERSATION)
-    if name.partition(":")[0] == CONVERSATION:
-        return conversations, conversations
-    if _describe(name)[0] in READ_CONVERSATIONS:
-        return load_judge(name), conversations
-    (replies,) = conversations.asked_judges
-    return replies, conversations
+    judge = load_judge(name)
+    return judge, judge if judge.unit == CONVERSATION else load_judge(name, unit=CONVERSATION)
 
 
 def known_judges() -> list[str]:

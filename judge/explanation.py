@@ -1,7 +1,6 @@
 """What drove a reply's score: how far it moves without one part, or with a neutral sentence in its place."""
 
 import re
-from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -65,8 +64,6 @@ class Explanation:
 
     The parts joined are the reply. Their effects need not add up to the score: two sentences that say the
     same have little effect each. A reply without one of its sentences is also shorter, which judges may mind.
-    Of a whole conversation the parts are its replies, and `counted` is what was counted of it: the score less
-    what it would be with a usual count.
     """
 
     id: str
@@ -74,29 +71,17 @@ class Explanation:
     score: float | None
     parts: tuple[Part, ...]
     unscored: str | None = None
-    counted: tuple[Part, ...] = ()
 
     def as_row(self) -> dict[str, Any]:
         """The explanation as JSON has it."""
-        row = {**asdict(self), "parts": [part.as_row() for part in self.parts]}
-        counted = {part.text: part.effect for part in self.counted}
-        return row | {"counted": counted} if counted else {key: row[key] for key in row if key != "counted"}
+        return {**asdict(self), "parts": [part.as_row() for part in self.parts]}
 
 
-class SelfExplaining(Judge):
-    """A judge that explains its judgments itself."""
-
-    @abstractmethod
-    def explain(self, exchange: Exchange, whole: Judgment) -> Explanation:
-        """Explain `whole`, its judgment of an exchange."""
-
-
-def check_explainable(judge: Judge, place: str) -> None:
-    """Refuse where nobody can say what moved a score: a language model that read a whole conversation."""
-    if judge.unit != REPLY and not isinstance(judge, SelfExplaining):
+def check_explainable(judge: Judge, option: str) -> None:
+    """Refuse a judge of whole conversations: only the score of a reply is attributed to its parts."""
+    if judge.unit != REPLY:
         raise UserError(
-            f"{place}: {judge.name} cannot attribute the score of a conversation to its replies; use the "
-            "judge `conversation`, or --unit reply"
+            f"{option}: only for replies, and {judge.name} judges conversations; use --unit reply"
         )
 
 
@@ -111,8 +96,6 @@ def explain(
     on so many `threads`, or on as many as it takes.
     """
     whole = whole or judge.judge(exchange)
-    if isinstance(judge, SelfExplaining):
-        return judge.explain(exchange, whole)
     texts = split_reply(exchange.response)
     changed = _changed(texts)
 

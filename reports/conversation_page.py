@@ -80,7 +80,7 @@ def conversation_page(source: Source, scored: SummarizedRun) -> Page:
                 text=(
                     "The curve is the judge's score of each reply, from Bad to Good, given the earlier turns."
                     " A diamond marks the best reply, a triangle the worst. The score of the whole "
-                    "conversation can differ, because it includes features of the whole, such as repetition.",
+                    "conversation is the mean over its replies, or a language model's that read all of it.",
                     *left_out,
                 ),
                 examples=tuple(_card(number, item) for number, item in enumerate(shown, start=1)),
@@ -138,7 +138,6 @@ def _card(number_: int, item: JudgedConversation) -> Example:
         "conversation": exchange.id,
         "model": exchange.model,
         "emotion": exchange.emotion,
-        "speaker": exchange.extra.get("speaker"),
         "as a whole": _label(item),
         "score": None if judgment.score is None else f"{number(judgment.score)} (from 1 to 3)",
     }

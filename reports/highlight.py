@@ -9,18 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from empathy_judge.data.text import number, printable
-from empathy_judge.judge.explanation import CLEAR, Explanation, Part
+from empathy_judge.judge.explanation import Explanation, Part
 
 STRONGEST = 0.5  # points of score that give the full color; the same for all replies, so that they compare
 GREEN, RED = (46, 158, 91), (214, 69, 65)
 NOTE = (
     "Beside each part: the score (1 to 3) minus the score without it. Removing a part also shortens the "
     "reply, which affects the score: compare the parts with each other."
-)
-CONVERSATION_NOTE = (
-    "Beside a reply: the score (1 to 3) minus the score without it and the turn before it. Beside a count: "
-    f"the score minus the score with the count of a usual conversation; those below {CLEAR} are left"
-    " out. Counts are of words and patterns: check them in the conversation."
 )
 DOUBTFUL = "?"
 DOUBT = (
@@ -37,12 +32,6 @@ def print_explanations(explanations: Sequence[Explanation], console: Console) ->
         headline = f"{explanation.id} by {explanation.model}: {score or f'unscored, {explanation.unscored}'}"
         console.print(Text(printable(headline)), style="bold", overflow="fold")
         console.print(_table(explanation.parts))
-        if explanation.counted:
-            console.print("Counts over the whole conversation:", style="bold")
-            console.print(_table([part for part in explanation.counted if abs(part.effect or 0.0) >= CLEAR]))
-    if any(explanation.counted for explanation in explanations):
-        console.print(CONVERSATION_NOTE, style="dim")
-        return
     console.print(NOTE, style="dim")
     if any(part.is_doubtful for explanation in explanations for part in explanation.parts):
         console.print(DOUBT, style="dim")

@@ -42,7 +42,7 @@ class ServedJudge:
             # A calibration that was named is one of replies.
             whole = ServedJudge(conversations, "none" if calibration == "none" else None, today=today)
             self.units[CONVERSATION] = whole
-            self.models[CONVERSATION if conversations.name == judge.name else conversations.name] = whole
+            self.models[CONVERSATION] = whole
         self._wanted, self._today, self._lock = calibration, today, Lock()
         self._day = today()
         self._calibration = find_calibration(judge, calibration, today=self._day)
@@ -100,8 +100,7 @@ class ServedJudge:
             return to_row(judgment)
         # One thread: the queue has enough of them.
         explanation = explain(self.judge, exchange, whole=judgment, threads=1)
-        told = explanation.as_row()
-        return {**to_row(judgment), **{name: told[name] for name in ("parts", "counted") if name in told}}
+        return {**to_row(judgment), "parts": explanation.as_row()["parts"]}
 
     def shares(self, rows: Iterable[Row], *, seed: int = 0) -> dict[str, Any]:
         """What judgments, given as rows, say of each model: the summary that `score` writes of a run."""

@@ -1,18 +1,16 @@
-"""The command `respond`: prompts answered once, conversations with scripted speakers, interruptions."""
+"""The command `respond`: prompts answered once, interruptions."""
 
 import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.commands import main as cli
-from empathy_judge.judge.scripted_conversations import OURS, read_situations
 
 Start = Callable[..., "subprocess.Popen[str]"]
 COUNT = 60
@@ -83,11 +81,6 @@ def test_a_file_sets_the_model_and_options_override_it(
         (("--model-config", "none.toml"), "none.toml: no such file"),
         (("--model", "m", "--base-url", "ftp://x"), "base_url"),
         (("empty.jsonl", "--model", "m"), "the file has no rows"),
-        (("--turns", 9, "--model", "m"), "has text for 8 turns"),
-        (
-            ("empty.jsonl", "--turns", 3, "--model", "m"),
-            "prompts have no script",
-        ),
     ],
 )
 def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[object, ...], said: str) -> None:
@@ -95,7 +88,7 @@ def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[object, ...
     done = run(*arguments)
     assert done.exit_code == 2
     assert said in done.stderr
-    assert not Path("responses").exists() and not Path("conversations").exists()
+    assert not Path("responses").exists()
 
 
 def test_a_limit_of_cost_needs_prices_and_no_response_at_all_is_a_failure(prompts: Path) -> None:
@@ -137,60 +130,3 @@ def test_an_interrupted_run_says_how_to_go_on(prompts: Path, start: Start) -> No
     assert "finished replies are saved" in said
     assert "respond prompts.jsonl --model-config m.toml --out 'a b' --limit 50" in said
     assert "Traceback" not in said
-
-
-def reply_in_turn(call: Call) -> Answer:
-    """Asks something in every other turn."""
-    messages = call.body["messages"]
-    asks = "What did you do then?" if len(messages) % 4 == 1 else "I am with you in this, all the way."
-    return answer_chat(call, f"I see that you said {len(messages[-1]['content'])} letters. {asks}")
-
-
-def write_model(server: ScriptedServer) -> None:
-    about = f"base_url = '{server.base_url}'\nconcurrency = 2\nprices = {{input = 1.0, output = 2.0}}\n"
-    Path("listens.toml").write_text(f"model = 'listens'\n{about}")
-
-
-def talks(folder: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(folder, "conversations.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.slow
-def test_a_model_talks_with_scripted_speakers() -> None:
-    with ScriptedServer(reply_in_turn) as server:
-        write_model(server)
-        words = ("--turns", 8, "--model-config", "listens.toml", "--out", "talks")
-        done = run(*words, "--limit", 3)
-        assert done.exit_code == 0, done.output
-        assert "3 of 3 conversations of 8 turns held by listens" in done.stdout
-        assert "score talks/conversations.jsonl" in done.stderr
-        assert len(server.calls) == 24
-        first = read_situations(OURS)[0]
-        talk = talks("talks")[0]
-        assert talk["speaker"] == "scripted" and talk["scenario"] == talk["id"] == first.id
-        said = [turn["content"] for turn in talk["messages"]]
-        assert (said[0], said[2], said[14], len(said)) == (first.opening, first.asked[0], first.heard, 16)
-        sent = max((call.body["messages"] for call in server.calls), key=len)
-        assert [message["role"] for message in sent] == ["user", "assistant"] * 7 + ["user"]
-        assert "empathetic reply" in sent[0]["content"] and "situation" not in sent[0]["content"]
-        assert "complete; nothing was sent" in run(*words, "--limit", 2).stdout
-        assert run(*words, "--limit", 4).exit_code == 0
-        assert len(server.calls) == 32, "three of the four are there"
-    assert len(talks("talks")) == 4
-    scored = CliRunner().invoke(cli.main, ["score", "talks/conversations.jsonl", "--judge", "length"])
-    assert scored.exit_code == 0, scored.output
-
-
-def test_a_conversation_that_fails_is_counted_and_not_among_the_whole_ones() -> None:
-    def script(call: Call) -> Answer:
-        is_third = len(call.body["messages"]) == 5 and "behind me again" in call.text + str(call.body)
-        return answer_chat(call, "") if is_third else reply_in_turn(call)
-
-    with ScriptedServer(script) as server:
-        write_model(server)
-        words = ("--turns", 4, "--model-config", "listens.toml", "--limit", 2, "--out", "talks")
-        done = run(*words)
-        again = run(*words)
-    assert "1 of 2 conversations of 4 turns" in done.stdout
-    assert "failed, not among the conversations: empty: no text (1)" in done.stdout
-    assert len(talks("talks")) == 1 and "complete; nothing was sent" in again.stdout

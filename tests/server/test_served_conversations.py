@@ -20,7 +20,7 @@ SCORE = {"type": "score", "instructions": "How?", "levels": [{"label": label} fo
 
 CHATS: list[dict[str, Any]] = [
     {"id": "kind", "model": "a", "messages": messages(KIND)},
-    {"id": "stuck", "model": "b", "messages": messages(STUCK), "speaker": "scripted"},
+    {"id": "stuck", "model": "b", "messages": messages(STUCK)},
 ]
 
 
@@ -39,7 +39,7 @@ def test_a_conversation_is_judged_as_score_judges_it(client: httpx.Client, tmp_p
     assert done.exit_code == 0, done.output
     written = [json.loads(line) for line in (tmp_path / "run" / "judgments.jsonl").read_text().splitlines()]
     told = client.post("/v1/score", json={"exchanges": CHATS, "unit": "conversation"}).json()
-    assert told["judge"]["name"] == "conversation"
+    assert told["judge"]["name"] == "conversation:classifier"
     assert [(row["id"], row["curve"], row["probabilities"]) for row in told["judgments"]] == [
         (row["id"], row["curve"], row["probabilities"]) for row in written
     ]

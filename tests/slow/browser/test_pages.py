@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from repository import SAMPLES
 
 from empathy_judge.commands import main as cli
-from empathy_judge.judge.scripted_conversations import OURS, next_words, read_situations
 from empathy_judge.reports.calibration.calibration_page import write_report
 
 PHONE, SMALL, DESK = 390, 320, 1180
@@ -22,14 +21,16 @@ PAGES = ("calibrate", "calibrate, few ratings", "compare", "score")
 
 def write_conversations(path: Path) -> None:
     rows = []
-    for number, item in enumerate(read_situations(OURS)[:12]):
-        texts: list[str] = []
-        for turn in range(8):
-            texts.append(next_words(item, texts[1::2], is_last=turn == 7))
-            texts.append(REPLIES[(number + turn) % 4])
-        roles = ("user", "assistant")
-        messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
-        rows.append({"id": item.id, "model": "bot", "situation": item.situation, "messages": messages})
+    for number in range(12):
+        said = [
+            (f"It is night {turn} and I cannot sleep.", REPLIES[(number + turn) % 4]) for turn in range(8)
+        ]
+        messages = [
+            {"role": role, "content": text}
+            for pair in said
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+        rows.append({"id": f"talk-{number}", "model": "bot", "situation": "A night.", "messages": messages})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

@@ -236,7 +236,6 @@ CASES: dict[str, tuple[Make, int]] = {  # and how many kills in `make check`
     "score, cascade": (asking(f"{SCORE} cascade.toml"), 2),
     "score --batch": (batch, 4),
     "respond": (asking("respond responses.jsonl --model-config model.toml --out run"), 2),
-    "respond --turns": (asking("respond --turns 3 --limit 4 --model-config model.toml --out run", each=3), 2),
     "align run": (asking(ALIGN, script=fill_in), 2),
     "nightly": (night, 1),
     "calibrate": (simple("calibrate theirs.jsonl ratings.jsonl --out out", "out", write_rated), 1),
