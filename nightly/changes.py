@@ -18,10 +18,10 @@ from empathy_judge.calibration.estimate import Estimate, Floats
 from empathy_judge.calibration.monitoring.confidence_sequence import (
     NIGHTS,
     RECENT,
-    Watch,
+    NightSums,
     night_variance,
     recent_change,
-    update,
+    sum_night,
 )
 from empathy_judge.calibration.monitoring.drift import (
     Drift,
@@ -33,10 +33,16 @@ from empathy_judge.calibration.monitoring.drift import (
 )
 from empathy_judge.data.text import listed, points
 from empathy_judge.nightly.history import storable
-from empathy_judge.nightly.schema import Against, AnchorResult, ChangeResult, JudgedResponse, NightRecord
+from empathy_judge.nightly.schema import (
+    Against,
+    AnchorResult,
+    ChangeResult,
+    JudgedResponse,
+    Label,
+    NightRecord,
+)
 
-Label = Literal["good", "bad"]
-# A drop is for the worse: Bad is watched by its negative.
+# A drop is for the worse: sums of Bad are of its negative.
 SIDES: Final[tuple[tuple[Label, float, Literal["down", "up"]], ...]] = (
     ("good", 1.0, "down"),
     ("bad", -1.0, "up"),
@@ -71,9 +77,8 @@ class GateFigure:
 class ModelChange:
     """A model's change since one night, by label, and its `record` in the history.
 
-    `moved` describes how the judge moved, `suspected` how it may have. The split between judge and model
-    `is_rough` where the judge's shift depends on how good it found a response. `unscored` is the share of
-    unscored responses then.
+    `moved` describes how the judge moved, `suspected` how it may have. `unscored` is the share of unscored
+    responses then.
     """
 
     record: ChangeResult
@@ -81,7 +86,6 @@ class ModelChange:
     emotions: Mapping[Label, Sequence[EmotionChange]] = field(default_factory=dict)
     moved: str | None = None
     suspected: str | None = None
-    is_rough: bool = False
     unscored: float = 0.0
 
 
@@ -97,9 +101,9 @@ class PairedResponses:
     emotions: tuple[str | None, ...]
 
     @property
-    def watches(self) -> dict[Label, Watch]:
-        """The night alone by label; a drop is for the worse."""
-        return {label: update((), sign * self.differences[label], self.baseline) for label, sign, _ in SIDES}
+    def sums(self) -> dict[Label, NightSums]:
+        """The sums of the night by label; a drop is for the worse."""
+        return {label: sum_night(sign * self.differences[label], self.baseline) for label, sign, _ in SIDES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,35 +116,29 @@ class JudgeShift:
     moved: str | None = None
     suspected: str | None = None
 
-    @property
-    def is_tilted(self) -> bool:
-        """Whether the shift depends on how good the judge found a response."""
-        slopes = [self.split(np.zeros(2), label).slope for label, _, _ in SIDES]
-        return any(is_beyond(slope.interval, 0.0) for slope in slopes)
-
     def split(self, differences: Floats, label: Label, *, looks: int = 1, widening: float = 1.0) -> Drift:
         """Split a model's change into the judge's part and its own."""
         return split_change(
             differences,
             anchors_before=self.before[label],
             anchors_after=self.after[label],
-            matters=self.min_drift,
+            min_drift=self.min_drift,
             looks=looks,
             widening=widening,
         )
 
 
 def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> PairedResponses:
-    """Pair by prompt; several responses to one prompt are averaged first, since they are not independent."""
+    """Pair responses by prompt; several responses to one prompt are averaged first."""
     now, old = _by_prompt(tonight), _by_prompt(then)
     both = [key for key in now if key in old]
     means = [
         [np.array([[item.good, item.bad] for item in night[key]], dtype=float).mean(axis=0) for key in both]
         for night in (now, old)
     ]
-    rows = (np.array(means[0]) - np.array(means[1])).reshape(-1, 2)
+    good, bad = (np.array(means[0]) - np.array(means[1])).reshape(-1, 2).T
     return PairedResponses(
-        differences={"good": rows[:, 0], "bad": rows[:, 1]},
+        differences={"good": good, "bad": bad},
         baseline=np.array([len(now[key]) / len(old[key]) for key in both]),
         emotions=tuple(now[key][0].emotion for key in both),
     )
@@ -184,24 +182,23 @@ def change_since(
     paired: PairedResponses,
     shift: JudgeShift,
     *,
-    watches: Mapping[Label, Watch],
+    earlier: Mapping[Label, Sequence[NightSums]],
     models: int,
     unscored: float = 0.0,
 ) -> ModelChange | None:
     """Return a model's change since these nights, or None where no prompt is shared.
 
-    `watches` are of the nights before tonight. The error rate is shared among `models`. `unscored` is the
+    `earlier` has the sums of the nights between. The error rate is shared among `models`. `unscored` is the
     share of unscored responses then.
     """
     if not paired.emotions:
         return None
     drifts, figures, emotions, variances = {}, {}, {}, {}
-    is_watched = against == "baseline" and not shift.moved
+    uses_nights = against == "baseline" and not shift.moved
     for label, sign, worse in SIDES:
-        differences, watch = paired.differences[label], watches[label]
-        if is_watched:
-            watch += paired.watches[label]
-        variances[label] = variance = night_variance(watch)
+        differences = paired.differences[label]
+        sums = [*earlier[label], *([paired.sums[label]] if uses_nights else [])]
+        variances[label] = variance = night_variance(sums)
         drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
         always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
         own, sustained, averaged, lasting = tonight.total, always.total, 1, 0.0
@@ -209,9 +206,9 @@ def change_since(
             own, sustained = tonight.model, always.model
             judge = tonight.judge.value
             differences = differences - (judge if math.isfinite(judge) else 0.0)
-        elif is_watched:
+        elif uses_nights:
             # A small drop shows in the mean of several nights, a large one on its first.
-            recent = recent_change(watch, models=models)
+            recent = recent_change(sums, models=models)
             recent = recent if sign > 0 else -recent
             if _harm(recent, sign) >= _harm(sustained, sign):
                 sustained, averaged = recent, min(RECENT, variance.nights)
@@ -238,9 +235,8 @@ def change_since(
         verdict=good.verdict,
         sentence=good.sentence,
         judge_moved=shift.moved is not None,
-        good_sums=paired.watches["good"][0],
-        bad_sums=paired.watches["bad"][0],
-        watched=variance.nights if is_watched else 0,
+        night_sums=paired.sums,
+        nights_used=variance.nights if uses_nights else 0,
         spread=variance.spread,
         widening=variance.widening,
         is_overdispersed=variance.is_shown,
@@ -251,7 +247,6 @@ def change_since(
         emotions=emotions,
         moved=shift.moved,
         suspected=shift.suspected,
-        is_rough=shift.is_tilted,
         unscored=unscored,
     )
 
@@ -269,7 +264,7 @@ def name_nights(nights: Sequence[str]) -> str:
 
 def describe_variation(change: ChangeResult | None) -> str | None:
     """Return a sentence on nights that differ by more than sampling noise; None where they do not."""
-    if change is None or change.watched < REPORTED_NIGHTS or not change.is_overdispersed:
+    if change is None or change.nights_used < REPORTED_NIGHTS or not change.is_overdispersed:
         return None
     if change.spread < REPORTED_SPREAD:
         return None

@@ -27,8 +27,8 @@ from empathy_judge.calibration.monitoring.drift import prompts_needed
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
 from empathy_judge.judge.llm.answer_prompts import say_counts
-from empathy_judge.nightly.changes import GateFigure, Label, ModelChange
-from empathy_judge.nightly.schema import Against, GateResult, Kind, ModelResult, Outcome, name_gate
+from empathy_judge.nightly.changes import GateFigure, ModelChange
+from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
@@ -144,8 +144,7 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
     if change is None or model.stale:
         return result
     if change.moved:
-        # A change that the anchors attribute to the model counts, if they are precise enough.
-        if result.outcome == "regression" and not change.is_rough:
+        if result.outcome == "regression":  # the anchors attribute this change to the model
             return result
         fix = "calibrate it again, and set a night of this judge as the baseline"
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {fix}")

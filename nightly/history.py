@@ -316,8 +316,8 @@ def _make_tables(history: History) -> None:
         version = _read_version(connection)
     if version not in (0, VERSION):
         raise UserError(
-            f"{history.place}: format {version}; this version needs format {VERSION}. Set another history "
-            "and run the nights again with `nightly --again`"
+            f"{history.place}: a history of format {version}, and this version reads format {VERSION}: set "
+            "another history, and run the nights again with `nightly --night NAME`"
         )
     if version == 0:
         with history.transaction(writes=True) as connection:

@@ -19,13 +19,13 @@ from typing import Final
 
 from empathy_judge.calibration.artifact import CALIBRATION_FILE
 from empathy_judge.calibration.comparison.compare_runs import ComparisonRequest, compare_runs
-from empathy_judge.calibration.monitoring.confidence_sequence import Watch
+from empathy_judge.calibration.monitoring.confidence_sequence import NightSums
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import locked
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 from empathy_judge.judge.base import WEIGHTS
-from empathy_judge.nightly.changes import SIDES, Label, ModelChange, change_since, judge_shift, pair
+from empathy_judge.nightly.changes import SIDES, ModelChange, change_since, judge_shift, pair
 from empathy_judge.nightly.config import NightlyConfig
 from empathy_judge.nightly.dashboard.build import build_dashboard
 from empathy_judge.nightly.gates import CheckedModel, check_gates, gravest
@@ -45,6 +45,7 @@ from empathy_judge.nightly.schema import (
     AnchorResult,
     EmotionResult,
     JudgedResponse,
+    Label,
     ModelNight,
     ModelResult,
     NightRecord,
@@ -202,13 +203,13 @@ class PastNight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierNights:
-    """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge.
+    """A model before tonight; `sums` are those of its nights since the baseline, less those of a moved judge.
 
     The baseline has the responses of all nights it is averaged over.
     """
 
     past: Mapping[Against, PastNight]
-    watches: Mapping[Label, Watch]
+    sums: Mapping[Label, Sequence[NightSums]]
 
 
 def check_baseline(history: History, setup: NightSetup) -> None:
@@ -286,8 +287,8 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
         if before:
             last = before[-1].night.night
             past["last night"] = PastNight(read(last), (last,), lost[last])
-        watches = {label: tuple(chain(*(row[label] for row in sums if row))) for label, _, _ in SIDES}
-        earlier[entry.name] = EarlierNights(past=past, watches=watches)
+        by_label = {label: [night[label] for night in sums if night] for label, _, _ in SIDES}
+        earlier[entry.name] = EarlierNights(past=past, sums=by_label)
     return earlier
 
 
@@ -303,7 +304,7 @@ def changes_of(
             then.nights,
             pair(measured.judged, [item for item in then.record.judgments if item.model == model]),
             judge_shift(anchors, before=then.record, min_drift=setup.config.min_judge_drift),
-            watches=earlier.watches,
+            earlier=earlier.sums,
             models=len(setup.config.models),
             unscored=then.unscored,
         )
@@ -314,11 +315,12 @@ def changes_of(
 
 def _sums(
     point: ModelNight, baseline: PastNight, setup: NightSetup, read: Callable[[str], NightRecord]
-) -> Mapping[Label, Watch] | None:
+) -> Mapping[Label, NightSums] | None:
     """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
     stored = point.change
     if stored is not None and stored.nights == baseline.nights:
-        return None if stored.judge_moved else {"good": (stored.good_sums,), "bad": (stored.bad_sums,)}
+        sums = stored.night_sums
+        return None if stored.judge_moved else {label: NightSums(*sums[label]) for label, _, _ in SIDES}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
     if judge_shift(then.anchors, before=baseline.record, min_drift=setup.config.min_judge_drift).moved:
@@ -327,4 +329,4 @@ def _sums(
         [item for item in record.judgments if item.model == point.result.model]
         for record in (then, baseline.record)
     ]
-    return pair(*of_model).watches if all(of_model) else None
+    return pair(*of_model).sums if all(of_model) else None

@@ -1,6 +1,6 @@
 """The records of a night, and the tables of the history that stores them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
@@ -25,6 +25,7 @@ from empathy_judge.data.records import REPLY
 Kind = Literal["good_share_drop", "bad_share_rise", "max_cost", "max_unscored"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
 Against = Literal["baseline", "last night"]
+Label = Literal["good", "bad"]
 FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")
 Shares = Mapping[str, Estimate]
 
@@ -112,9 +113,9 @@ class ChangeResult:
     """A model's change since its baseline or its last night, on the same prompts.
 
     `total` is the change of the Good share, split by the anchors into the `judge`'s and the model's `own`
-    part, and `bad` that of the Bad share. `good_sums` and `bad_sums` are the night's sums as a `Watch` has
-    them. `watched` nights have a night-to-night standard deviation of `spread` beyond decoding, which widens
-    intervals by `widening`.
+    part, and `bad` that of the Bad share. `night_sums` are the `NightSums` of the night by label. The
+    `nights_used` have a night-to-night standard deviation of `spread` beyond decoding, which widens intervals
+    by `widening`.
     """
 
     model: str
@@ -128,9 +129,8 @@ class ChangeResult:
     verdict: str = ""
     sentence: str = ""
     judge_moved: bool = False
-    good_sums: tuple[float, ...] = ()
-    bad_sums: tuple[float, ...] = ()
-    watched: int = 0
+    night_sums: Mapping[Label, Sequence[float]] = field(default_factory=dict)
+    nights_used: int = 0
     spread: float = 0.0
     widening: float = 1.0
     is_overdispersed: bool = False
@@ -240,7 +240,7 @@ class ModelNight:
     change: ChangeResult | None = None
 
 
-VERSION: Final = 5  # raise when a table changes: a history of other tables is refused, not read wrongly
+VERSION: Final = 6  # raise when a table changes: a history of other tables is refused
 PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
 METADATA: Final = MetaData()
 # Sorted as SQLite sorts, whatever the server's locale.

@@ -25,8 +25,9 @@ noise and with overdispersed nights.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,9 +43,16 @@ PRIOR_NIGHTS: Final = 8.0  # the weight of that assumption
 LEAST_FREEDOM: Final = 30.0  # degrees of freedom of the overdispersion on the first night
 
 
-# The nights of one model, in order: prompts, sum of differences (tonight - baseline), sum of squares, and the
-# sum over prompts of the baseline's variance, a multiple of one night's (1/7 if averaged over seven nights).
-Watch = tuple[tuple[float, ...], ...]
+class NightSums(NamedTuple):
+    """The sums over the prompts of one night of a model.
+
+    `baseline` adds up the baseline's variance as a multiple of one night's (1/7 if averaged over seven).
+    """
+
+    prompts: float
+    differences: float
+    squares: float
+    baseline: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,27 +74,26 @@ class NightVariance:
     is_shown: bool = False
 
 
-def update(watch: Watch, differences: ArrayLike, baseline: ArrayLike = 1.0) -> Watch:
-    """Add one night, given by its differences to the baseline by prompt, and the baseline's variance.
+def sum_night(differences: ArrayLike, baseline: ArrayLike = 1.0) -> NightSums:
+    """Return the sums of a night, from its differences to the baseline by prompt and the baseline's variance.
 
-    A rise that is bad (the Bad share) is watched as a drop of its negative.
+    Pass the negatives where a rise is for the worse (the Bad share).
 
-    >>> update((), [0.25, -0.5, 0.0])
-    ((3, -0.25, 0.3125, 3.0),)
+    >>> sum_night([0.25, -0.5, 0.0])
+    NightSums(prompts=3, differences=-0.25, squares=0.3125, baseline=3.0)
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError("one difference per prompt; leave out prompts that are unscored on either side")
     shared = np.broadcast_to(np.asarray(baseline, dtype=float), values.shape)
-    sums = (len(values), float(values.sum()), float((values**2).sum()), float(shared.sum()))
-    return (*watch, sums)
+    return NightSums(len(values), float(values.sum()), float((values**2).sum()), float(shared.sum()))
 
 
-def night_variance(watch: Watch) -> NightVariance:
+def night_variance(nights: Sequence[NightSums]) -> NightVariance:
     """Estimate how far nights differ, by decoding and beyond it; nan where no night has two prompts."""
     from scipy.special import chdtrc
 
-    prompts, totals, squares, shared = _asked(watch)
+    prompts, totals, squares, shared = _asked(nights)
     freedom = float(np.maximum(prompts - 1, 0).sum())
     if not freedom:
         return NightVariance(
@@ -118,19 +125,19 @@ def night_variance(watch: Watch) -> NightVariance:
     )
 
 
-def recent_change(watch: Watch, *, models: int = 1) -> Estimate:
+def recent_change(nights: Sequence[NightSums], *, models: int = 1) -> Estimate:
     """Return the mean difference of the newest nights to the baseline.
 
     With probability 95% the truth is within the interval on every night of a year, for all `models` at once.
 
-    >>> found = recent_change(((100, -3.0, 4.0, 100.0),))
+    >>> found = recent_change([NightSums(100, -3.0, 4.0, 100.0)])
     >>> found.value, round(found.interval.low, 2), round(found.interval.high, 2)
     (-0.03, -0.13, 0.07)
     """
     from scipy.special import stdtrit
 
-    prompts, totals, _, shared = (sums[-RECENT:] for sums in _asked(watch))
-    variance = night_variance(watch)
+    prompts, totals, _, shared = (sums[-RECENT:] for sums in _asked(nights))
+    variance = night_variance(nights)
     asked = float(prompts.sum())
     if not asked or not math.isfinite(variance.decoding):
         return UNDEFINED if not asked else Estimate(float(totals.sum()) / asked, None)
@@ -166,6 +173,6 @@ def as_t(reach: Floats | float, freedom: Floats | float) -> Floats:
     return np.sqrt(freedom * np.expm1(np.minimum(bent**2 / freedom, 700.0)))
 
 
-def _asked(watch: Watch) -> Floats:
+def _asked(nights: Sequence[NightSums]) -> Floats:
     """Return the four sums of the nights that have prompts, a row for each sum."""
-    return np.array([night for night in watch if night[0] > 0], dtype=float).reshape(-1, 4).T
+    return np.array([night for night in nights if night.prompts > 0], dtype=float).reshape(-1, 4).T

@@ -2,8 +2,7 @@
 
 Anchors are responses that never change, judged every night: where their judgments move, the judge did. The
 model's own change is what is left when the judge's shift is taken off. That assumes the judge moved on the
-model's responses as it did on the anchors, so anchors should be of the same kind; `slope` shows whether the
-shift depends on how good the judge found a response, in which case the split is rough.
+model's responses as it did on the anchors, so anchors should be of the same kind.
 
 Anchors and prompts are both samples, and independent of each other: the variances of the two means add.
 Where a deterministic judge is unchanged every anchor is judged as before, and the shift is exactly 0.
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from empathy_judge.calibration.cluster import NORMAL, POWER, Contrast, joint_freedom
-from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
+from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Interval
 from empathy_judge.calibration.multiple_testing import benjamini_hochberg
 from empathy_judge.data.text import signed
 
@@ -31,14 +30,12 @@ LEVEL: Final = 1 - CONFIDENCE
 class Drift:
     """A change (after - before) of a model's mean, split into `judge` and `model`, which add up to `total`.
 
-    `slope` is how much further the judge moved on a response it had found better by 1. `verdict` is "not
-    separable" without anchors judged both times.
+    `verdict` is "not separable" without anchors judged both times.
     """
 
     total: Estimate
     judge: Estimate
     model: Estimate
-    slope: Estimate
     prompts: int
     verdict: DriftSource
     sentence: str
@@ -70,15 +67,16 @@ def split_change(
     *,
     anchors_before: ArrayLike,
     anchors_after: ArrayLike,
-    matters: float = 0.0,
+    min_drift: float = 0.0,
     looks: int = 1,
     widening: float = 1.0,
 ) -> Drift:
-    """Who moved? `differences` are the model's by prompt, anchors are in one order before and after.
+    """Split a change into the judge's part and the model's.
 
-    A part counts as moved where its interval lies wholly beyond `matters` on one side; set that above 0 if
-    the judge's every hair is not worth a word. `looks` is as in `paired_change`. The model's
-    error is `widening` times that from its prompts: nights may differ by more than chance in answers.
+    `differences` are the model's by prompt, anchors are in one order before and after.
+    A part counts as moved where its interval lies wholly beyond `min_drift` on one side. `looks` is as in
+    `paired_change`. The model's error is `widening` times that from its prompts: nights may differ by more
+    than chance in answers.
 
     >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
     >>> drift.verdict, drift.judge.value, drift.judge.interval
@@ -91,16 +89,14 @@ def split_change(
     change = replace(change, error=widening * change.error)
     parts = (change, shift, _subtract(change, shift))
     total, judge, model = (_estimate(part, 1 - (1 - CONFIDENCE) / looks) for part in parts)
-    slope = _slope(old, new - old)
-    verdict = _verdict(judge, model, matters)
+    verdict = _verdict(judge, model, min_drift)
     return Drift(
         total=total,
         judge=judge,
         model=model,
-        slope=slope,
         prompts=int(change.freedom) + 1,
         verdict=verdict,
-        sentence=_say(verdict, total, judge, model, slope),
+        sentence=_say(verdict, total, judge, model),
     )
 
 
@@ -159,36 +155,22 @@ def _subtract(one: Contrast, other: Contrast) -> Contrast:
     return Contrast(effect=one.effect - other.effect, error=math.sqrt(total[0]), freedom=freedom)
 
 
-def _slope(before: Floats, shift: Floats) -> Estimate:
-    """The least-squares slope of the shift on the judgment before; undefined for fewer than three levels."""
-    if len(set(before.tolist())) < 3:
-        return UNDEFINED
-    centred = before - before.mean()
-    squares = float((centred**2).sum())
-    slope = float((centred * shift).sum()) / squares
-    residuals = shift - shift.mean() - slope * centred
-    # Errors that fan out: each anchor's own residual (HC3), since a judge moves some far and others not.
-    leverage = 1 / len(before) + centred**2 / squares
-    variance = float((centred**2 * (residuals / np.maximum(1 - leverage, ROUNDING)) ** 2).sum()) / squares**2
-    return Contrast(effect=slope, error=math.sqrt(variance), freedom=len(before) - 2.0).estimate()
-
-
-def _verdict(judge: Estimate, model: Estimate, matters: float) -> DriftSource:
+def _verdict(judge: Estimate, model: Estimate, min_drift: float) -> DriftSource:
     if judge.interval is None or model.interval is None:
         return "not separable"
-    moved = (is_beyond(judge.interval, matters), is_beyond(model.interval, matters))
+    moved = (is_beyond(judge.interval, min_drift), is_beyond(model.interval, min_drift))
     if all(moved):
         return "both"
     return "the judge moved" if moved[0] else "the model moved" if moved[1] else "neither shown"
 
 
-def is_beyond(interval: Interval | None, matters: float) -> bool:
-    """Whether an interval lies wholly further from 0 than what matters, on one side."""
-    least = max(matters, ROUNDING)
+def is_beyond(interval: Interval | None, min_drift: float) -> bool:
+    """Return whether an interval lies wholly beyond `min_drift` on one side of 0."""
+    least = max(min_drift, ROUNDING)
     return interval is not None and (interval.low > least or interval.high < -least)
 
 
-def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate, slope: Estimate) -> str:
+def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate) -> str:
     if verdict == "not separable":
         missing = "two anchors" if judge.interval is None else "two prompts"
         return (
@@ -201,12 +183,8 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
         "the judge moved": "The judge changed; no significant change of the model",
         "the model moved": "The model changed; no significant change of the judge",
     }[verdict]
-    sentence = f"{opening}: change {_points(total)} = judge {_points(judge)} (on the anchors)"
-    sentence += f" + model {_points(model)}."
-    if verdict in ("both", "the judge moved") and is_beyond(slope.interval, 0.0):
-        side = "better" if slope.value > 0 else "worse"
-        sentence += f" The split is approximate: the judge's scores rose more for {side} replies."
-    return sentence
+    parts = f"judge {_points(judge)} (on the anchors) + model {_points(model)}"
+    return f"{opening}: change {_points(total)} = {parts}."
 
 
 def _points(estimate: Estimate) -> str:

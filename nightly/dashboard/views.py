@@ -416,9 +416,9 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
     if change is not None and change.shown.interval is not None:
         since = f"points since {name_nights(change.nights)}, uncorrected"
         facts.append(("Change of Good", points(change.shown), since))
-    if change is not None and change.watched >= REPORTED_NIGHTS:
+    if change is not None and change.nights_used >= REPORTED_NIGHTS:
         spread = f"{100 * change.spread:.1f} points" if describe_variation(change) else "none shown"
-        facts.append(("Night-to-night variation", spread, f"beyond sampling, {change.watched:,} nights"))
+        facts.append(("Night-to-night variation", spread, f"beyond sampling, {change.nights_used:,} nights"))
     shares = {label: share_of(newest, model.kind, label) for label in reversed(LABELS)}
     return [
         *facts,

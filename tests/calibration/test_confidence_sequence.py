@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from watched_nights import PROMPTS, first_alarm, until, year
+from simulated_nights import PROMPTS, first_alarm, year
 
 from empathy_judge.calibration.monitoring.confidence_sequence import (
     RECENT,
+    NightSums,
     NightVariance,
-    Watch,
     night_variance,
     recent_change,
-    update,
+    sum_night,
 )
 
 
@@ -28,46 +28,43 @@ def test_nights_without_change_show_few_drops(kind: str, world: dict[str, float]
 @pytest.mark.parametrize("before", [2, 60])
 def test_a_drop_of_ten_points_is_found_within_days_however_long_it_was_quiet(before: int) -> None:
     rng = np.random.default_rng(2)
-    watches = [year(rng, "bounded", nights=before + RECENT, drop_at=before, drop=0.1) for _ in range(40)]
-    delays = np.array([first_alarm(watch, start=before + 1) for watch in watches]) - before
+    years = [year(rng, "bounded", nights=before + RECENT, drop_at=before, drop=0.1) for _ in range(40)]
+    delays = np.array([first_alarm(nights, start=before + 1) for nights in years]) - before
     assert np.mean(delays <= 4) >= 0.6 and np.mean(delays <= RECENT) >= 0.9
 
 
 def test_the_mean_is_of_the_newest_nights_weighed_by_their_prompts() -> None:
-    watch = update(update((), [-0.2, 0.1, -0.3, 0.2]), [0.2, 0.1])
-    assert recent_change(watch).value == pytest.approx(0.1 / 6)
-    for _ in range(RECENT):
-        watch = update(watch, [0.5, 0.4])
-    assert recent_change(watch).value == pytest.approx(0.45)
+    nights = [sum_night([-0.2, 0.1, -0.3, 0.2]), sum_night([0.2, 0.1])]
+    assert recent_change(nights).value == pytest.approx(0.1 / 6)
+    nights += [sum_night([0.5, 0.4])] * RECENT
+    assert recent_change(nights).value == pytest.approx(0.45)
 
 
 def test_a_rise_is_seen_and_several_models_widen_the_interval() -> None:
-    watch = year(np.random.default_rng(8), "normal", nights=40, drop_at=0, drop=-0.1, baseline_nights=5)
-    one, many = recent_change(watch).interval, recent_change(watch, models=20).interval
+    nights = year(np.random.default_rng(8), "normal", nights=40, drop_at=0, drop=-0.1, baseline_nights=5)
+    one, many = recent_change(nights).interval, recent_change(nights, models=20).interval
     assert one is not None and many is not None
     assert 0 < one.low <= 0.1 <= one.high
     assert many.low < one.low and one.high < many.high
 
 
 def test_answers_that_never_vary_are_no_evidence_until_they_do() -> None:
-    still = ()
-    for _ in range(30):
-        still = update(still, np.zeros(PROMPTS))
+    still = [sum_night(np.zeros(PROMPTS))] * 30
     found = recent_change(still)
     assert found.value == 0
     assert found.interval is not None and 0 < found.interval.high < 0.03, "variation of a point is assumed"
     # A new version answers all prompts anew, about as well: that is no change.
     anew = 0.2 * np.random.default_rng(10).standard_normal(PROMPTS)
-    ends = recent_change(update(still, anew - anew.mean() - 0.01)).interval
+    ends = recent_change([*still, sum_night(anew - anew.mean() - 0.01)]).interval
     assert ends is not None and ends.high > 0
 
 
 def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
     def variance(**world: float) -> tuple[NightVariance, float]:
-        watch = year(np.random.default_rng(11), "normal", nights=60, **world)  # type: ignore[arg-type]
-        ends = recent_change(watch).interval
+        nights = year(np.random.default_rng(11), "normal", nights=60, **world)  # type: ignore[arg-type]
+        ends = recent_change(nights).interval
         assert ends is not None
-        return night_variance(watch), ends.high - ends.low
+        return night_variance(nights), ends.high - ends.low
 
     (calm, narrow), (varied, wide), (fallen, _) = (
         variance(),
@@ -82,13 +79,12 @@ def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
     assert math.isnan(night_variance(()).overdispersion)
 
 
-@pytest.mark.parametrize("watch", [(), update((), []), update((), [0.3]), update(update((), []), [])])
-def test_too_little_is_undefined(watch: Watch) -> None:
-    assert recent_change(watch).interval is None
-    assert night_variance(watch).widening == 1.0
+@pytest.mark.parametrize("nights", [[], [sum_night([])], [sum_night([0.3])], [sum_night([])] * 2])
+def test_too_little_is_undefined(nights: list[NightSums]) -> None:
+    assert recent_change(nights).interval is None
+    assert night_variance(nights).widening == 1.0
 
 
 def test_a_night_without_prompts_changes_nothing() -> None:
-    some = update((), 0.1 * np.random.default_rng(12).standard_normal(50))
-    assert recent_change(update(some, [])) == recent_change(some)
-    assert until(update(some, []), 1) == some
+    some = [sum_night(0.1 * np.random.default_rng(12).standard_normal(50))]
+    assert recent_change([*some, sum_night([])]) == recent_change(some)

@@ -25,12 +25,11 @@ def world(
     judge: float = 0.0,
     model: float = 0.0,
     noise: float = 0.08,
-    tilt: float = 0.0,
 ) -> Drift:
     """A night after which the judge and the model moved by so much; `noise` is how unevenly the judge did."""
     before = rng.beta(3, 2, size=ANCHORS)
-    uneven = noise if judge or tilt else 0.0
-    after = before + judge + tilt * (before - 0.6) + uneven * rng.standard_normal(ANCHORS)
+    uneven = noise if judge else 0.0
+    after = before + judge + uneven * rng.standard_normal(ANCHORS)
     apart = 0.2 * rng.standard_normal(PROMPTS) + model + judge + uneven * rng.standard_normal(PROMPTS)
     return split_change(apart, anchors_before=before, anchors_after=after)
 
@@ -65,17 +64,7 @@ def test_what_does_not_matter_need_not_be_said() -> None:
     given = {"anchors_before": before, "anchors_after": before + 0.001}
     calm = 0.01 * np.random.default_rng(6).standard_normal(PROMPTS)
     assert split_change(calm, **given).verdict == "the judge moved"
-    assert split_change(calm, **given, matters=0.01).verdict == "neither shown"
-
-
-def test_a_judge_that_squeezes_the_scale_is_told_to_make_the_split_rough() -> None:
-    rng = np.random.default_rng(7)
-    squeezed = world(rng, judge=-0.05, tilt=-0.4, noise=0.02)
-    assert squeezed.slope.interval is not None and squeezed.slope.interval.high < 0
-    assert "rose more for worse replies" in squeezed.sentence
-    flat = [world(rng, judge=-0.05).slope.interval for _ in range(300)]
-    held = sum(interval is not None and interval.low <= 0 <= interval.high for interval in flat)
-    assert held >= 0.92 * 300
+    assert split_change(calm, **given, min_drift=0.01).verdict == "neither shown"
 
 
 @pytest.mark.parametrize("anchors", [0, 1])

@@ -191,15 +191,17 @@ def test_repeated_looks_are_rebuilt_from_the_history(world: World) -> None:
     last = records[-1]
     assert last is not None
     stored = last.changes[0]
-    assert (stored.against, stored.watched, stored.nights) == ("baseline", 4, (nights[0],))
+    assert (stored.against, stored.nights_used, stored.nights) == ("baseline", 4, (nights[0],))
     good = [{item.prompt: item.good for item in record.judgments} for record in records if record]
     differences = np.array([good[-1][prompt] - good[0][prompt] for prompt in good[0]])
-    assert stored.good_sums == pytest.approx((PROMPTS, differences.sum(), (differences**2).sum(), PROMPTS))
+    assert stored.night_sums["good"] == pytest.approx(
+        (PROMPTS, differences.sum(), (differences**2).sum(), PROMPTS)
+    )
     # Another night is pinned: the nights since then are counted anew.
     path = world.folder / "n.toml"
     path.write_text(f"baseline = {nights[2]}\n{path.read_text()}")
     change = live(world, "2026-12-06").record.changes[0]
-    assert (change.nights, change.watched) == ((nights[2],), 3)
+    assert (change.nights, change.nights_used) == ((nights[2],), 3)
 
 
 def test_a_pinned_night_must_be_there(world: World) -> None:

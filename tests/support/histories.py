@@ -68,7 +68,7 @@ def make_night(number: int = 0, *, config: str = "c1", models: int = 2, response
             )
             for name in names
         ),
-        changes=tuple(make_change(name, -0.01, good_sums=(3.0, 0.1, 0.2, 3.0)) for name in names),
+        changes=tuple(make_change(name, -0.01, night_sums={"good": [3.0, 0.1, 0.2, 3.0]}) for name in names),
         emotions=tuple(
             EmotionResult(model=name, emotion=emotion, n=5, bad=1.0, okay=1.5, good=2.5)
             for name in names

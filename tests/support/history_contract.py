@@ -133,7 +133,7 @@ class HistoryContract:
         for version in (99, 2):
             with engine.begin() as connection:
                 connection.execute(text(f"UPDATE empathy_schema SET version = {version}"))
-            with pytest.raises(UserError, match=f"format {version}.*--again"), open_history(url):
+            with pytest.raises(UserError, match=f"format {version}.*set another history"), open_history(url):
                 pass
         engine.dispose()
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from simulated_nights import SPREAD
 from simulated_ratings import MIDDLE, Design, World, calibrated, draw_models, truth, two_models
-from watched_nights import SPREAD
 
 from empathy_judge.calibration.agreement.judge_vs_people import agreement
 from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS
@@ -21,7 +21,7 @@ from empathy_judge.calibration.cluster import clustered_share
 from empathy_judge.calibration.comparison.differences import differences
 from empathy_judge.calibration.comparison.judged_models import ComparisonSettings, compared_level
 from empathy_judge.calibration.estimate import Estimate, Interval, estimate_of, independent_difference
-from empathy_judge.calibration.monitoring.confidence_sequence import recent_change, update
+from empathy_judge.calibration.monitoring.confidence_sequence import recent_change, sum_night
 from empathy_judge.calibration.monitoring.drift import split_change
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.calibration.shares.correction import calibrated_models, correct
@@ -232,10 +232,9 @@ def every_night(rng: np.random.Generator) -> Hits:
     """The interval holds on all of sixty nights at once, though the baseline is a draw itself."""
     spread = SPREAD / math.sqrt(2)
     baseline = spread * rng.standard_normal(120)
-    watch, held = (), True
-    for _ in range(60):
-        watch = update(watch, spread * rng.standard_normal(120) - baseline)
-        held &= holds(recent_change(watch).interval, 0.0)
+    held, sums = True, [sum_night(spread * rng.standard_normal(120) - baseline) for _ in range(60)]
+    for night in range(1, 61):
+        held &= holds(recent_change(sums[:night]).interval, 0.0)
     return {"all nights": held}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from biased_judges import rates
-from watched_nights import first_alarm, year
+from simulated_nights import first_alarm, year
 
 pytestmark = pytest.mark.campaign
 

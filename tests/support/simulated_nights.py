@@ -1,11 +1,16 @@
-"""Years of nights, with and without a change, as a watch has them."""
+"""Simulated years of nights, with and without a change."""
 
 import math
 
 import numpy as np
 
 from empathy_judge.calibration.estimate import Floats
-from empathy_judge.calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change, update
+from empathy_judge.calibration.monitoring.confidence_sequence import (
+    NIGHTS,
+    NightSums,
+    recent_change,
+    sum_night,
+)
 
 PROMPTS = 160
 SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
@@ -36,7 +41,7 @@ def year(
     variation: float = 0.0,
     memory: float = 0.0,
     fewest: int = PROMPTS,
-) -> Watch:
+) -> list[NightSums]:
     """A simulated history with prompts and a baseline of its own.
 
     `variation` is the spread of what all answers of a night have in common, `memory` its correlation from
@@ -49,11 +54,11 @@ def year(
         apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
     if drop_at is not None:
         apart[drop_at:] -= drop
-    watch = ()
+    sums = []
     for night, differences in enumerate(apart):
         left = max(fewest, round(PROMPTS - 4 * (PROMPTS - fewest) * night / nights))
-        watch = update(watch, differences[:left], 1 / baseline_nights)
-    return watch
+        sums.append(sum_night(differences[:left], 1 / baseline_nights))
+    return sums
 
 
 def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
@@ -65,14 +70,10 @@ def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: f
     return spread * found
 
 
-def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
+def first_alarm(nights: list[NightSums], *, start: int = 1, limit: float = 0.0) -> float:
     """The first night on which a drop beyond the limit is shown; infinite for never."""
-    for night in range(start, len(watch) + 1):
-        ends = recent_change(until(watch, night)).interval
+    for night in range(start, len(nights) + 1):
+        ends = recent_change(nights[:night]).interval
         if ends is not None and ends.high < -limit:
             return night
     return math.inf
-
-
-def until(watch: Watch, night: int) -> Watch:
-    return watch[:night]
