@@ -91,7 +91,7 @@ def read_inputs(
             name: replace(item, prompt=opening, response=later, dialogue=())
             for name, (item, opening, later) in talks.items()
         }
-    read_notes = [line for source in sources for line in source.said()]
+    read_notes = [line for source in sources for line in source.notes()]
     replies = Replies((item for run in judged for item in run.judgments), texts.values())
     pooled = [
         f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every

@@ -109,7 +109,7 @@ def plan(
     say(f"{out}: {people} raters rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
     say(f"{len(made.items)} {noun} of {len(models)} models in all")
     say(f"{made.count_design()} ratings, not counting those that measure consistency")
-    say_notes([*replies.said(), *(f"note: {note}" for note in notes)])
+    say_notes([*replies.notes(), *(f"note: {note}" for note in notes)])
     say_next("to rate on a page", "rate", "open", out)
 
 
@@ -404,7 +404,7 @@ def next_replies(
             ]
             replies = read_responses(files, reply_columns, unit=made.unit)
             chosen = draw_next(made, list(replies), judgments, each=each)
-            say_notes(replies.said())
+            say_notes(replies.notes())
         replace_plan(chosen.plan, {**texts, **chosen.texts}, folder)
     added = chosen.plan.count_places() - made.count_places()
     if as_json:

@@ -188,7 +188,7 @@ def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> No
     source = read_responses([exchanges])
     replies = list(source)
     sheet = read_sheet(ratings, replies=Replies(exchanges=replies))
-    say_notes([*source.said(), *sheet.notes])
+    say_notes([*source.notes(), *sheet.notes])
     say(f"reading {len(replies):,} replies, then fitting to {len(sheet.ratings):,} ratings", err=True)
     with interruptible("nothing is saved"), progress("reading", "read") as on_progress:
         report = fit_judge(replies, sheet.ratings, out, on_progress=on_progress)

@@ -1,4 +1,4 @@
-"""Where responses lie: a file, a folder, a glob, standard input, or a URL that fsspec opens."""
+"""Sources of responses: a file, a folder, a glob, standard input, or a URL that fsspec opens."""
 
 import gzip
 import io
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from glob import glob
 from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -23,7 +22,6 @@ from empathy_judge.data.text import PASSWORD
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
 STDIN = "-"
 BLOCK = 1 << 20
-KNOWN_PLACES = "use a path, or a URL that fsspec knows (s3://, gs://)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +37,8 @@ class Remote:
     def name(self) -> str:
         return PurePosixPath(self.url).name
 
-    @property
-    def stem(self) -> str:
-        return PurePosixPath(self.url).stem
-
-    @property
-    def suffix(self) -> str:
-        return PurePosixPath(self.url).suffix
-
     def open(self, mode: str = "rb") -> IO[bytes]:
-        """The bytes; seeking is possible, as Parquet needs."""
+        """Open the file for reading; seeking is possible, as Parquet needs."""
         with store_errors(self.url):
             files, path = _connect(self.url)
             # Buffered once more: line by line, fsspec's own files are slow.
@@ -72,13 +62,13 @@ def kind_of(table: Table | PurePosixPath) -> str:
 def open_table(table: Table) -> Iterator[IO[bytes]]:
     """Open a file for reading; gzip is decompressed."""
     with table.open("rb") as stream:
-        is_zipped = table.suffix.lower() == ".gz"
+        is_zipped = table.name.lower().endswith(".gz")
         yield cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if is_zipped else stream
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns hold what, as far as a person said so; several responses are one column a model."""
+    """The columns that the user named; where each model has its own column, `responses` are several."""
 
     prompt: str | None = None
     responses: tuple[str, ...] = ()
@@ -88,74 +78,95 @@ class Columns:
         return bool(self.prompt or self.responses or self.model)
 
 
-NONE_NAMED = Columns()
-
-
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """Tables read one after another, in the order of their names, as if they were one.
+    """Tables that are read one after another, in the order of their names, as if they were one."""
 
-    `models` are the tables' own names, for rows that name no model; `columns` are those a person named;
-    `warnings` are about files that are skipped.
-    """
-
-    place: str
-    stem: str  # what a run over them is called
-    tables: tuple[tuple[str, Table], ...]  # each under its name from where they lie
+    path: str
+    """The path, glob or URL of the tables."""
+    stem: str
+    """The name of a run over them."""
+    tables: tuple[tuple[str, Table], ...]
+    """Each table under its name below `path`; a single file has no name."""
     models: tuple[str, ...] = ()
-    columns: Columns = NONE_NAMED
+    """The model of each table's rows that name none."""
+    columns: Columns = Columns()
+    """The columns that the user named."""
     warnings: tuple[str, ...] = ()
+    """Sentences about files that are skipped."""
 
     def __str__(self) -> str:
-        return self.place
+        return self.path
 
 
 Source = Table | Shards
 
 
-def find_source(place: str) -> Source:
-    """Return the table, or the shards, of a path, a quoted glob, a URL, or - for standard input."""
-    place = place.removeprefix("file://")
-    if place == STDIN:
-        return _save_stdin()[0]
-    if "://" in place:
-        if PASSWORD.search(place):
-            raise UserError(
-                "the URL holds a password, which would be printed and stored with the run; "
-                "set the credentials of the store in its own variables or files"
-            )
-        return _find_remote(place)
-    path = Path(place)
-    if path.is_dir():
-        files = [item for item in sorted(path.iterdir()) if item.is_file() and not _is_hidden(item.name)]
-        return _gather(place, path.name or "responses", [(item.name, item) for item in files])
-    if re.search(r"[*?[]", place) and not path.exists():
-        matched = [Path(item) for item in sorted(glob(place, recursive=True)) if Path(item).is_file()]
-        folder = Path(os.path.commonpath([item.parent for item in matched])) if matched else Path()
-        return _gather(place, folder.name or "responses", [(_below(item, folder), item) for item in matched])
-    return path
+def as_shards(source: Source) -> Shards:
+    """Return a source as shards: a single file is one shard without a name."""
+    if isinstance(source, Shards):
+        return source
+    return Shards(str(source), unique_names([str(source)])[0], (("", source),))
 
 
-def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) -> Shards:
-    """All that a person means by several places, as one source; each place names the model of its rows."""
-    found = [find_source(str(place)) for place in places]
-    warnings = tuple(line for source in found if isinstance(source, Shards) for line in source.warnings)
-    if len(found) > 1:
-        for place, source in zip(places, found, strict=True):
-            if [str(item) for item in found].count(str(source)) > 1:
-                raise UserError(f"{place}: passed twice; pass each file once")
-    names = tell_apart([str(source).rstrip("/") for source in found])
+def find_source(path: str) -> Shards:
+    """Return the tables of a path, a quoted glob, a URL, or - for standard input."""
+    path = path.removeprefix("file://")
+    is_remote, is_glob = "://" in path, bool(re.search(r"[*?[]", path))
+    if path == STDIN:
+        return as_shards(_save_stdin()[0])
+    if is_remote and PASSWORD.search(path):
+        raise UserError(
+            "the URL holds a password, which would be printed and stored with the run; "
+            "set the credentials of the store in its own variables or files"
+        )
+    if not is_remote and not Path(path).is_dir() and (Path(path).exists() or not is_glob):
+        return as_shards(Path(path))
+    with store_errors(path):
+        files, root = _connect(path)
+        if files.isdir(root):
+            items = files.ls(root, detail=False)
+        elif is_glob:
+            items = files.glob(root)
+            root = os.path.commonpath([str(PurePosixPath(item).parent) for item in items]) if items else ""
+        elif files.exists(root):
+            return as_shards(Remote(path))
+        else:
+            raise FileNotFoundError
+        items = [item for item in sorted(items) if not _is_hidden(item) and not files.isdir(item)]
+        if not is_remote and not Path(path).is_absolute():
+            items, root = [os.path.relpath(item) for item in items], os.path.relpath(root)
+        names = [PurePosixPath(os.path.relpath(item, root)).as_posix() for item in items]
+        found = [Remote(files.unstrip_protocol(item)) if is_remote else Path(item) for item in items]
+    tables = tuple((name, table) for name, table in zip(names, found, strict=True) if kind_of(table))
+    if not tables:
+        raise UserError(f"{path}: no file to read; use one of {', '.join(SUFFIXES)}")
+    if {"plan.json", "judgments.jsonl"} <= set(names):
+        raise UserError(f"{path}: a run, which is scored already; pass it to `compare` or `calibrate`")
+    skipped = ", ".join(table.name for table in found if not kind_of(table))
+    note = f"Skipped files that are not one of {', '.join(SUFFIXES)}: {skipped[:200]}"
+    return Shards(path, PurePosixPath(root).name or "responses", tables, warnings=(note,) if skipped else ())
+
+
+def find_sources(paths: Sequence[str | Path], columns: Columns | None = None) -> Shards:
+    """Return the tables of several paths as one source; each path names the model of its rows."""
+    found = [find_source(str(path)) for path in paths]
+    names = unique_names([source.path.rstrip("/") for source in found])
     tables, models = [], []
     for name, source in zip(names, found, strict=True):
-        for below, table in shards_of(source):
+        if [item.path for item in found].count(source.path) > 1:
+            raise UserError(f"{source}: passed twice; pass each file once")
+        for below, table in source.tables:
             if len(found) > 1:
                 below = f"{name}/{below}" if below else name + kind_of(table)
             tables.append((below, table))
             models.append(name)
-    is_folder = len(found) == 1 and isinstance(found[0], Shards)
-    stem = found[0].stem if is_folder else "-".join(names[:2]).replace("/", "-")
+    stem = found[0].stem if len(found) == 1 else "-".join(names[:2]).replace("/", "-")
     stem += f"-and-{len(found) - 2}-more" if len(found) > 2 else ""
-    return Shards(" ".join(map(str, places)), stem, tuple(tables), tuple(models), columns, warnings)
+    warnings = tuple(line for source in found for line in source.warnings)
+    return Shards(
+        " ".join(map(str, paths)), stem, tuple(tables), tuple(models), columns or Columns(), warnings
+    )
 
 
 @cache
@@ -172,37 +183,31 @@ def _save_stdin() -> tuple[Path, TemporaryDirectory[str]]:
     return path, folder
 
 
-def tell_apart(places: Sequence[str]) -> list[str]:
-    """The files' names without their suffix, with as many folders before them as tell them apart.
+def unique_names(paths: Sequence[str]) -> list[str]:
+    """Return the files' names without their suffix, with as many folders before them as make them unique.
 
-    >>> tell_apart(["new/gpt.csv", "old/gpt.csv"]), tell_apart(["a/gpt-4.1.csv", "b/claude.jsonl"])
+    >>> unique_names(["new/gpt.csv", "old/gpt.csv"]), unique_names(["a/gpt-4.1.csv", "b/claude.jsonl"])
     (['new/gpt', 'old/gpt'], ['gpt-4.1', 'claude'])
     """
     parts = []
-    for place in places:
-        path = PurePosixPath(place.replace(os.sep, "/"))
+    for path in (PurePosixPath(path.replace(os.sep, "/")) for path in paths):
         stem = re.sub(rf"(?i){kind_of(path)}(\.gz)?$", "", path.name) if kind_of(path) else path.name
         parts.append((*path.parts[:-1], stem))
     for depth in range(1, 1 + max(map(len, parts), default=0)):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
-    return list(places)
-
-
-def shards_of(source: Source) -> tuple[tuple[str, Table], ...]:
-    """The tables of a source with their names; a single one has none, and its rows bear their lines alone."""
-    return source.tables if isinstance(source, Shards) else (("", source),)
+    return list(paths)
 
 
 def check_source(source: Source) -> None:
-    """Refuse at once what cannot be read."""
-    for _, table in shards_of(source):
+    """Refuse a source that cannot be read, before anything else is done."""
+    for _, table in as_shards(source).tables:
         check_table(table)
 
 
 def check_table(path: Table) -> None:
-    """Refuse at once what cannot be a table."""
+    """Refuse a path that is no table."""
     if isinstance(path, Path) and not path.exists():
         raise UserError(f"{path}: no such file")
     if isinstance(path, Path) and path.is_dir():
@@ -218,78 +223,44 @@ def digest_file(table: Table) -> str:
 
 
 def digest_source(source: Source) -> str:
-    """Return the SHA-256 of a file, or of the names and contents of all shards, wherever they lie."""
-    each = [digest_file(table) for _, table in shards_of(source)]
-    if not isinstance(source, Shards):
-        return each[0]
-    if len(each) == 1 and not source.tables[0][0] and not source.columns:
-        return each[0]
-    lines = [f"{digest} {name}\n" for digest, (name, _) in zip(each, source.tables, strict=True)]
-    lines += [repr(source.columns)] if source.columns else []  # other columns are other responses
+    """Return the SHA-256 of a file, or of the names and contents of all shards."""
+    shards = as_shards(source)
+    lines = [f"{digest_file(table)} {name}\n" for name, table in shards.tables]
+    if len(lines) == 1 and not shards.tables[0][0] and not shards.columns:
+        return lines[0].split()[0]
+    lines += [repr(shards.columns)] if shards.columns else []  # other columns are other responses
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @contextmanager
 def store_errors(table: object) -> Iterator[None]:
-    """Turn what a store refuses into an error that names the place and the fix."""
+    """Turn an error of a store into one that names the path and the fix."""
     try:
         yield
     except UserError:
         raise
     except FileNotFoundError as error:
         raise UserError(f"{table}: no such file") from error
-    except ValueError as error:  # a driver's own word for an address it cannot read
-        raise UserError(f"{table}: {error}; {KNOWN_PLACES}") from error
+    except ValueError as error:  # the address is not one of the driver's
+        raise UserError(f"{table}: {error}; use a path, or a URL that fsspec knows (s3://, gs://)") from error
     except ImportError as error:  # fsspec names the driver that is missing
-        hint = f"install fsspec and the driver of the store, such as {install_hint('stores')}"
+        hint = f"install the driver of the store, such as {install_hint('stores')}"
         raise UserError(f"{table}: {error}; {hint}") from error
-    except Exception as error:  # drivers raise errors of their own for what the world does to them
+    except Exception as error:  # drivers raise errors of their own
         problem = str(error).strip() or type(error).__name__
         raise OperationalError(
             f"{table}: {problem}; check the address and the store's credentials"
         ) from error
 
 
-def _find_remote(url: str) -> Source:
-    with store_errors(url):
-        files, root = _connect(url)
-        if re.search(r"[*?[]", root):
-            items = [item for item in files.glob(root) if not files.isdir(item)]
-            root = os.path.commonpath([str(PurePosixPath(item).parent) for item in items]) if items else ""
-        elif files.isdir(root):
-            items = [item for item in files.ls(root, detail=False) if not files.isdir(item)]
-        elif files.exists(root):
-            return Remote(url)
-        else:
-            raise FileNotFoundError
-        shown = sorted(item for item in items if not _is_hidden(PurePosixPath(item).name))
-        named = [(_below(item, root), Remote(files.unstrip_protocol(item))) for item in shown]
-    return _gather(url, PurePosixPath(root).name or "responses", named)
-
-
 def _connect(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path there."""
+    """Return the file system of a URL, and the path there."""
     import fsspec
 
     files, path = fsspec.core.url_to_fs(url)
     return files, path
 
 
-def _gather(place: str, stem: str, named: list[tuple[str, Any]]) -> Shards:
-    tables = [(name, table) for name, table in named if kind_of(table)]
-    if not tables:
-        raise UserError(f"{place}: no file to read; use one of {', '.join(SUFFIXES)}")
-    if {"plan.json", "judgments.jsonl"} <= {name for name, _ in named}:
-        raise UserError(f"{place}: a run, which is scored already; pass it to `compare` or `calibrate`")
-    skipped = [name for name, table in named if not kind_of(table)]
-    note = f"Skipped files that are not one of {', '.join(SUFFIXES)}: {', '.join(skipped)[:200]}"
-    return Shards(place, stem, tuple(tables), warnings=(note,) if skipped else ())
-
-
-def _below(item: object, root: object) -> str:
-    return PurePosixPath(os.path.relpath(str(item), str(root))).as_posix()
-
-
-def _is_hidden(name: str) -> bool:
-    """Left by other tools beside the shards: `_SUCCESS`, `.part-0.crc`."""
-    return name.startswith((".", "_"))
+def _is_hidden(path: str) -> bool:
+    """Return whether a file was left by another tool, as `_SUCCESS` and `.part-0.crc` are."""
+    return PurePosixPath(path).name.startswith((".", "_"))

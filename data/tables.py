@@ -21,7 +21,7 @@ from empathy_judge.data.readers.table_rows import TableRows
 from empathy_judge.data.readers.table_rows import read_rows as read_rows
 from empathy_judge.data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
 from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
-from empathy_judge.data.storage import NONE_NAMED, Columns, Shards, Source, Table, find_sources, shards_of
+from empathy_judge.data.storage import Columns, Source, Table, as_shards, find_sources
 from empathy_judge.data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
@@ -70,33 +70,33 @@ def _as_cell(value: Any) -> Any:
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
 Kind = TypeVar("Kind")
-SHOWN_TABLES: Final = 4  # each with a line of its own; more are told together
+SHOWN_TABLES: Final = 4  # each with a line of its own; of more, equal lines are merged
 
 
 def read_exchanges(source: Source, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Exchange]:
-    """Every valid exchange of a source, in order; the rest go to `on_bad`."""
+    """Yield every valid exchange of a source, in order; the rest go to `on_bad`."""
     return iter(Exchanges(source, on_bad=on_bad))
 
 
 def read_responses(
-    places: Iterable[str | Path],
-    columns: Columns = NONE_NAMED,
+    paths: Iterable[str | Path],
+    columns: Columns | None = None,
     *,
     on_bad: OnBad = stop_at_bad_row,
     unit: str = REPLY,
 ) -> "Exchanges":
-    """The exchanges of files in any shape that we know, several as one; iterate, then ask how they `said`.
+    """Return the exchanges of files in any known shape, as one; once iterated over, they have `notes`.
 
-    `columns` are those that a person named. Models without a name are called after their file.
+    `columns` are those that the user named. Models without a name get that of their file.
     """
-    return Exchanges(find_sources(list(places), columns), on_bad=on_bad, unit=unit)
+    return Exchanges(find_sources(list(paths), columns), on_bad=on_bad, unit=unit)
 
 
 FIRST_ROWS: Final = 200  # by which a source is known to hold conversations
 
 
 def notice_unit(source: Source) -> str:
-    """What the rows of a source are to be judged as: replies, or whole conversations.
+    """Return what the rows of a source are judged as: replies, or whole conversations.
 
     Conversations are rows that name one together with others, or a column that holds all turns, if most of
     its first rows hold several replies. A reply with its `dialogue` beside it stays a reply.
@@ -120,7 +120,7 @@ class Exchanges:
     """
 
     def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row, unit: str = REPLY) -> None:
-        self.source, self._on_bad, self._unit = source, on_bad, unit
+        self.source, self._on_bad, self._unit = as_shards(source), on_bad, unit
         self.shard = self.line = self.part = 0
         self.is_renamed = False
         self.tables: list[TableRows] = []
@@ -129,9 +129,9 @@ class Exchanges:
         return join_conversations(self._rows()) if self._unit == CONVERSATION else self._rows()
 
     def _rows(self) -> Iterator[Exchange]:
-        shards, seen = shards_of(self.source), dict[str, _FirstSeen]()
+        seen: dict[str, _FirstSeen] = {}
         self.tables = []
-        for shard, (name, _) in enumerate(shards):
+        for shard, (name, _) in enumerate(self.source.tables):
             rows = TableRows(self.source, shard, on_bad=self._on_bad)
             rows.is_whole = self._unit == CONVERSATION
             self.tables.append(rows)
@@ -148,29 +148,30 @@ class Exchanges:
                     rows.count += 1
                     yield exchange
                     continue
-                there = f"line {earlier.line}"
-                if name:
-                    there += f" of {shards[earlier.shard][0]}"
+                there = f"line {earlier.line}" + (
+                    f" of {self.source.tables[earlier.shard][0]}" if name else ""
+                )
                 problem = f"id: {exchange.id!r} is already at {there}"
                 rows.set_aside(line, f"{problem}; give each reply a unique id, or none", raw)
 
-    def said(self) -> list[str]:
-        """How the tables were read that were iterated over, as far as that needs a word."""
-        told = [rows for rows in self.tables if rows.needs_note]
-        warnings = list(self.source.warnings) if isinstance(self.source, Shards) else []
-        if len(told) <= SHOWN_TABLES:
-            return warnings + [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
+    def notes(self) -> list[str]:
+        """Return how the tables iterated over were read, where it is not by our own columns."""
+        tables = [rows for rows in self.tables if rows.needs_note]
+        if len(tables) <= SHOWN_TABLES:
+            lines = [rows.note(rows.name or rows.table.name, rows.read, rows.count) for rows in tables]
+            return [*self.source.warnings, *lines]
         alike: dict[str, list[TableRows]] = {}
-        for rows in told:
-            alike.setdefault(rows.say("", 0, 0), []).append(rows)
-        return warnings + [
-            group[0].say(
+        for rows in tables:
+            alike.setdefault(rows.note("", 0, 0), []).append(rows)
+        lines = [
+            group[0].note(
                 f"{len(group)} files" if len(group) > 1 else group[0].name,
                 sum(rows.read for rows in group),
                 sum(rows.count for rows in group),
             )
             for group in alike.values()
         ]
+        return [*self.source.warnings, *lines]
 
 
 class _FirstSeen(NamedTuple):
@@ -189,7 +190,7 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
         try:
             parts = rows.parts(line, row)
         except UserError as problem:
-            rows.set_aside(line, f"{problem} (the file is read as {rows.says})", row)
+            rows.set_aside(line, f"{problem} (the file is read as {rows.description})", row)
             continue
         for number, part in enumerate(parts):
             if rows.model and part.get("model") is None:
@@ -380,7 +381,7 @@ class Prompts:
     """
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        self.source = as_shards(source)
         self.tables: list[TableRows] = []
 
     def _stop(self, bad: BadRow) -> None:
@@ -389,16 +390,15 @@ class Prompts:
     def __iter__(self) -> Iterator[Exchange]:
         make, first_seen, asked = make_record(Exchange), dict[str, int](), set[str]()
         self.tables = []
-        for shard in range(len(shards_of(self.source))):
+        for shard in range(len(self.source.tables)):
             rows = TableRows(self.source, shard, on_bad=self._stop, needs_reply=False)
             self.tables.append(rows)
             for line, row in rows.rows():
+                rows.read += 1
                 try:
                     for part in rows.parts(line, row)[:1]:
-                        kept = {
-                            key: value for key, value in part.items() if key not in ABOUT_ANOTHER_RESPONSE
-                        }
-                        # Checked as any exchange is, with some word in place of the response to come.
+                        kept = {key: item for key, item in part.items() if key not in ABOUT_ANOTHER_RESPONSE}
+                        # Checked as any exchange is, with some text in place of the response to come.
                         prompt = replace(make(line, {**kept, "response": "to come"}), response="")
                         if rows.fit is not None:
                             if prompt.content_digest in asked:
@@ -410,14 +410,13 @@ class Prompts:
                             raise UserError(f"id: {there}; give each prompt a unique id, or none")
                         rows.count += 1
                         yield prompt
-                    rows.read += 1
                 except UserError as problem:
                     rows.set_aside(line, str(problem), row)
 
-    def said(self) -> list[str]:
-        """How the tables were read, as far as that needs a word."""
+    def notes(self) -> list[str]:
+        """Return how the tables were read, where it is not by our own columns."""
         return [
-            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.says}"
+            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.description}"
             for rows in self.tables
             if rows.needs_note
         ]

@@ -27,7 +27,7 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.table_rows import TableRows
 from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.runs import Run
-from empathy_judge.data.storage import Source, shards_of
+from empathy_judge.data.storage import Shards
 from empathy_judge.data.tables import Exchanges, make_record, to_json, to_row
 from empathy_judge.judge.base import CUDA, DEVICE, Judge, load_judge
 from empathy_judge.judge.engine import in_threads, still_to_judge
@@ -45,7 +45,7 @@ class Worker:
     spec: str
     version: str
     device: str
-    source: Source
+    source: Shards
     folder: str
     workers: int
     threads: int  # our part of what the judge allows all of us
@@ -103,7 +103,7 @@ class Worker:
 class Reader:
     """Reads on through a shard from slice to slice; from its start again only for one that lies behind."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Shards) -> None:
         self.source = source
         self.shard, self.line, self.row = -1, 0, dict[str, Any]()
 
@@ -144,7 +144,7 @@ def score_ray(
 
     The judge given here only describes it: it judges nothing itself.
     """
-    for _, table in shards_of(exchanges.source):
+    for _, table in exchanges.source.tables:
         if str(table).startswith("memory://"):
             raise UserError(f"{table}: exists in this process only, so workers cannot read it")
     renamed: dict[int, str] = {}
@@ -203,7 +203,7 @@ def _cut(
     return slices
 
 
-def _judged(judge: Judge, source: Source, slices: list[Any], *, workers: int) -> Iterator[dict[str, Any]]:
+def _judged(judge: Judge, source: Shards, slices: list[Any], *, workers: int) -> Iterator[dict[str, Any]]:
     """What the workers say, slice by slice, in whatever order they come."""
     import ray.data
 

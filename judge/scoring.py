@@ -39,10 +39,11 @@ from empathy_judge.data.storage import (
     Columns,
     Shards,
     Source,
+    as_shards,
     check_source,
     digest_source,
     find_sources,
-    tell_apart,
+    unique_names,
 )
 from empathy_judge.data.tables import (
     BadRow,
@@ -262,7 +263,7 @@ def score_file(
 
     `on_read` gets notes on how the file was read, and `on_start` the run's folder.
     """
-    source, judge, chosen = request.source, request.judge, request.calibration
+    source, judge, chosen = as_shards(request.source), request.judge, request.calibration
     check_source(source)
     if not isinstance(chosen, CalibrationChoice):
         chosen = find_calibration(judge, chosen, today=date.today())
@@ -347,7 +348,7 @@ def score_files(
     """
     folders = [path for path in paths if path.is_dir()]
     files = [path for path in paths if not path.is_dir()]
-    names = dict(zip(files, tell_apart([str(path) for path in files]), strict=True))
+    names = dict(zip(files, unique_names([str(path) for path in files]), strict=True))
     sources: dict[Path, Shards] = {
         path: replace(find_sources([path], columns), models=(names[path],)) for path in files
     }
@@ -424,7 +425,7 @@ def _survey(request: ScoringRequest, on_row: Callable[[Exchange], object]) -> tu
     if not count:
         problem = f"no row can be read; the first: {bad[0]}" if bad else "the file has no rows"
         raise UserError(f"{request.source}: nothing to score: {problem}")
-    return count, exchanges.said()
+    return count, exchanges.notes()
 
 
 def _describe_cost(request: ScoringRequest, total: int) -> list[str]:

@@ -404,7 +404,7 @@ def read_people(
     sheet = read_sheet(path, reading, replies=replies)
     if not sheet.ratings:
         raise UserError(f"{path}: no ratings of empathy")
-    notes = [line for source in sources for line in source.said()]
+    notes = [line for source in sources for line in source.notes()]
     notes += [*sheet.notes, *say_set_aside(bad)]
     people = [_with_facts(item, texts.get(item.id)) for item in sheet.ratings]
     return RatingSheet(ratings=tuple(people), notes=tuple(notes))

@@ -18,7 +18,7 @@ from empathy_judge.data.readers.chat_turns import (
     reply_in,
     turns_in,
 )
-from empathy_judge.data.storage import NONE_NAMED, Columns
+from empathy_judge.data.storage import Columns
 
 Row = dict[str, Any]
 Convert = Callable[[Row], list[Row]]  # a row as it was found -> rows in our own columns
@@ -46,7 +46,7 @@ class Sample:
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    named: Columns = NONE_NAMED
+    named: Columns
 
     def find(self, names: Iterable[str]) -> str | None:
         """Return the column with the first of these names, in any spelling."""
@@ -77,7 +77,7 @@ class Fit:
     holds a whole conversation.
     """
 
-    says: str
+    description: str
     convert: Convert
     is_by_folder: bool = False
     is_requests: bool = False

@@ -23,17 +23,7 @@ from empathy_judge.data.readers.column_shapes import (
 from empathy_judge.data.readers.conversations import join_turns
 from empathy_judge.data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
 from empathy_judge.data.readers.tool_exports import TOOL_SHAPES
-from empathy_judge.data.storage import (
-    NONE_NAMED,
-    Remote,
-    Shards,
-    Source,
-    Table,
-    check_table,
-    kind_of,
-    shards_of,
-    store_errors,
-)
+from empathy_judge.data.storage import Remote, Shards, Table, check_table, kind_of, store_errors
 
 SHAPES: Final = (*TOOL_SHAPES, *COLUMN_SHAPES)  # the first that fits is taken
 FIRST_ROWS: Final = 20  # by which a shape is recognized
@@ -112,7 +102,7 @@ def read_rows(
 class TableRows:
     """The rows of one table of a source, recognized by the first of them, and the number of rows read."""
 
-    source: Source
+    source: Shards
     shard: int
     on_bad: OnBad = field(repr=False)
     needs_reply: bool = True
@@ -130,12 +120,11 @@ class TableRows:
 
     def __post_init__(self) -> None:
         self._rows = join_turns(read_rows(self.table, on_bad=self._bad, header=self.header), self.header)
-        named = self.source.columns if isinstance(self.source, Shards) else NONE_NAMED
         for line, row in islice(self._rows, FIRST_ROWS):
             self._head.append((line, row))
         if rows := tuple(item[1] for item in self._head if isinstance(item, tuple)):
             columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
-            sample = Sample(tuple(map(str, columns)), rows, named)
+            sample = Sample(tuple(map(str, columns)), rows, self.source.columns)
             self.fit = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
         self._is_peeking = False
         if self.fit is not None and self.fit.needs_requests:
@@ -144,29 +133,26 @@ class TableRows:
     @property
     def name(self) -> str:
         """The name of the table among several; empty if there is one."""
-        return shards_of(self.source)[self.shard][0]
+        return self.source.tables[self.shard][0]
 
     @property
     def table(self) -> Table:
-        return shards_of(self.source)[self.shard][1]
+        return self.source.tables[self.shard][1]
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """The name of its shape."""
-        return self.fit.says if self.fit else "prompt/response"
+        return self.fit.description if self.fit else "prompt/response"
 
     @property
     def model(self) -> str:
-        """The name of the model of rows that name none: the file's or its folder's."""
-        names = self.source.models if isinstance(self.source, Shards) else ()
-        if not names:
-            return ""
-        if self.fit is not None and self.fit.is_by_folder:
+        """The model of rows that name none: the file's name or its folder's."""
+        if self.source.models and self.fit is not None and self.fit.is_by_folder:
             return Path(str(self.table)).absolute().parent.name
-        return names[self.shard]
+        return self.source.models[self.shard] if self.source.models else ""
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """All rows with their lines; rows that cannot be read are reported in order."""
+        """Yield all rows with their lines; rows that cannot be read are reported in order."""
         for item in self._head:
             if isinstance(item, BadRow):
                 self._bad(item)
@@ -175,10 +161,10 @@ class TableRows:
         yield from self._rows
 
     def replies(self) -> Iterator[tuple[int, Row]]:
-        """The rows that hold replies: all, but for requests of a batch, which were only to be looked up."""
+        """Return the rows that hold replies: all, except those of a batch's requests."""
         if self.fit is None or not self.fit.is_requests:
             return self.rows()
-        if len(shards_of(self.source)) == 1:
+        if len(self.source.tables) == 1:
             raise UserError(
                 f"{self.table}: batch requests without replies; pass the batch's output too, or generate "
                 "replies with `respond`"
@@ -187,14 +173,13 @@ class TableRows:
         return iter(())
 
     def parts(self, line: int, row: Row) -> list[Row]:
-        """What a row holds, in our own columns; `UserError` starts with the field that is wrong."""
-        fit = self.fit
-        if fit is None:
+        """Return what a row holds, in our own columns; `UserError` starts with the field that is wrong."""
+        if self.fit is None:
             return [row]
-        parts = fit.convert(row)
+        parts = self.fit.convert(row)
         if len(parts) > MOST_PARTS:
             raise UserError(f"row: {len(parts)} replies in one row; at most {MOST_PARTS} are read")
-        if fit.needs_requests:
+        if self.fit.needs_requests:
             parts = [self._request(part) | part for part in parts]
         for part in parts:
             if len(parts) > 1 and part.get("id") is None:
@@ -206,18 +191,18 @@ class TableRows:
         self._bad(BadRow(self.table, line, problem, row))
 
     def _bad(self, bad: BadRow) -> None:
-        if self._is_peeking:
-            self._head.append(bad)
-            if len(self._head) > MOST_BAD_ROWS:
-                first = next(item for item in self._head if isinstance(item, BadRow))
-                few = f"Fewer than {FIRST_ROWS} of the first {MOST_BAD_ROWS:,} rows can be read."
-                raise UserError(f"{first}\n{few}")
-        else:
+        if not self._is_peeking:
             self.on_bad(replace(bad, shard=self.name) if self.name else bad)
+            return
+        self._head.append(bad)
+        if len(self._head) > MOST_BAD_ROWS:
+            first = next(item for item in self._head if isinstance(item, BadRow))
+            few = f"Fewer than {FIRST_ROWS} of the first {MOST_BAD_ROWS:,} rows can be read."
+            raise UserError(f"{first}\n{few}")
 
     def _find_requests(self) -> None:
-        """The prompts of a batch, from the other files passed with it."""
-        for shard in range(len(shards_of(self.source))):
+        """Read the prompts of a batch from the other files passed with it."""
+        for shard in range(len(self.source.tables)):
             if shard == self.shard:
                 continue
             other = TableRows(self.source, shard, on_bad=lambda bad: None, needs_reply=False)
@@ -225,10 +210,8 @@ class TableRows:
                 for line, row in other.rows():
                     self.requests.update({part["id"]: part for part in other.parts(line, row)})
         if not self.requests:
-            raise UserError(
-                f"{self.table}: the output of an OpenAI batch has no prompts; pass the file of its requests "
-                "too"
-            )
+            problem = "the output of an OpenAI batch has no prompts; pass the file of its requests too"
+            raise UserError(f"{self.table}: {problem}")
 
     def _request(self, part: Row) -> Row:
         if part["id"] not in self.requests:
@@ -237,13 +220,13 @@ class TableRows:
 
     @property
     def needs_note(self) -> bool:
-        """Return whether to report how the table was read: not simply by its own columns."""
+        """Whether to report how the table was read: not simply by its own columns."""
         return bool(self.fit or self.header.notes or self.lacks_model or self.has_renamed)
 
-    def say(self, name: str, rows: int, count: int) -> str:
-        """How the table was read, in one line."""
-        says = self.says.replace(LAST_TURN, "") if self.is_whole else self.says
-        line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {says}"
+    def note(self, name: str, rows: int, count: int) -> str:
+        """Return a line about how the table was read."""
+        description = self.description.replace(LAST_TURN, "") if self.is_whole else self.description
+        line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {description}"
         if self.is_whole:
             line += ", whole conversations"
         elif count != rows and not (self.fit and self.fit.is_requests):

@@ -244,7 +244,7 @@ def respond_to(
     count = sum(1 for _ in read)  # all of them: a bad row is found before anything is paid for
     if not count:
         raise UserError(f"{prompts}: the file has no rows")
-    on_read(read.said())
+    on_read(read.notes())
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         """Return whether a whole run holds what is asked for, and its responses are as they were written."""

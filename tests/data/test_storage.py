@@ -12,7 +12,7 @@ from rows import make_rows, write_shards
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.storage import Shards, check_source, digest_source, find_source
+from empathy_judge.data.storage import check_source, digest_source, find_source
 from empathy_judge.data.tables import BadRow, read_exchanges, write_rows
 
 NAMES = {"a.jsonl": 4, "b.csv": 3, "c.parquet": 5}
@@ -130,7 +130,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError("Install gcsfs to access Google Storage")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
-    with pytest.raises(UserError, match=r"Install gcsfs to access Google Storage; .*pip install .*fsspec"):
+    with pytest.raises(UserError, match=r"Install gcsfs to access Google Storage; .*pip install .*s3fs"):
         find_source("gs://bucket/a.jsonl")
 
 
@@ -173,7 +173,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
 
 def test_a_name_with_a_bracket_is_a_file_when_it_is_there(tmp_path: Path) -> None:
     write_rows(tmp_path / "r[1].jsonl", make_rows(2))
-    assert find_source(str(tmp_path / "r[1].jsonl")) == tmp_path / "r[1].jsonl"
+    assert find_source(str(tmp_path / "r[1].jsonl")).tables == (("", tmp_path / "r[1].jsonl"),)
 
 
 def test_the_default_folder_bears_the_shards_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,4 +183,3 @@ def test_the_default_folder_bears_the_shards_name(tmp_path: Path, monkeypatch: p
         assert CliRunner().invoke(cli.main, ["score", place, "--judge", "length"]).exit_code == 0
     (run,) = os.listdir("runs")
     assert run.startswith("night-length-"), "and both ways of naming them find the same run"
-    assert isinstance(find_source("night"), Shards)
