@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TextIO, TypeVar
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.input_limits import LONGEST_TEXT, MOST_ITEMS
+from empathy_judge.data.readers.column_shapes import RowKind
 from empathy_judge.data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from empathy_judge.data.readers.file_formats import BadRow as BadRow
 from empathy_judge.data.readers.file_formats import OnBad as OnBad
@@ -105,7 +106,9 @@ def notice_unit(source: Source) -> str:
     first = list(islice(exchanges, FIRST_ROWS))
     named = Counter((row.model, name) for row in first if (name := conversation_id(row)) is not None)
     fit = exchanges.tables[-1].fit if exchanges.tables else None
-    is_whole = bool(fit and fit.is_conversation) and 2 * sum(map(has_earlier_replies, first)) > len(first)
+    is_whole = bool(fit and fit.kind is RowKind.CONVERSATIONS) and 2 * sum(
+        map(has_earlier_replies, first)
+    ) > len(first)
     return CONVERSATION if is_whole or max(named.values(), default=0) > 1 else REPLY
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
@@ -68,21 +69,23 @@ class Sample:
         return frozenset(map(plain_name, self.columns))
 
 
+class RowKind(Enum):
+    """What the rows of a table hold."""
+
+    REPLIES = "replies"
+    BY_FOLDER = "replies of the model that the folder is named after"
+    CONVERSATIONS = "whole conversations"
+    REQUESTS = "prompts to the replies of another file"
+    REPLIES_TO_REQUESTS = "replies to the prompts of another file"
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A shape of tables: its name, and the conversion of a row.
-
-    `is_requests` where rows hold no replies, but the prompts to another file's; `needs_requests` where they
-    are those replies; `is_by_folder` where the folder's name is the model's; `is_conversation` where a row
-    holds a whole conversation.
-    """
+    """A recognized shape: its description, the conversion of a row, and the kind of its rows."""
 
     description: str
     convert: Convert
-    is_by_folder: bool = False
-    is_requests: bool = False
-    needs_requests: bool = False
-    is_conversation: bool = False
+    kind: RowKind = RowKind.REPLIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def _conversation(sample: Sample) -> Fit | None:
         made |= {"dialogue": exchanged.dialogue} if exchanged.dialogue else {}
         return [_ours(sample, row, [column, *([model] if model else [])]) | made | _model_of(row, model)]
 
-    return Fit(f"{column}{LAST_TURN}", convert, is_conversation=True)
+    return Fit(f"{column}{LAST_TURN}", convert, RowKind.CONVERSATIONS)
 
 
 def _preferences(sample: Sample) -> Fit | None:

@@ -447,7 +447,7 @@ def _read_inspect(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
     try:
         from inspect_ai.log import read_eval_log, read_eval_log_samples
     except ImportError as error:
-        dump = f"inspect log dump {path.name} > {path.stem}.json"
+        dump = f"inspect log dump {path.name} > {path.name.removesuffix('.eval')}.json"
         hint = install_hint("inspect_ai")
         raise UserError(f"{path}: reading .eval needs inspect_ai: {hint}, or write JSON: {dump}") from error
     kept = {"id", "epoch", "input", "messages", "output"}

@@ -16,6 +16,7 @@ from empathy_judge.data.readers.column_shapes import (
     COLUMN_SHAPES,
     LAST_TURN,
     Fit,
+    RowKind,
     Sample,
     prompts_alone,
     questions_asked,
@@ -127,7 +128,7 @@ class TableRows:
             sample = Sample(tuple(map(str, columns)), rows, self.source.columns)
             self.fit = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
         self._is_peeking = False
-        if self.fit is not None and self.fit.needs_requests:
+        if self.fit is not None and self.fit.kind is RowKind.REPLIES_TO_REQUESTS:
             self._find_requests()
 
     @property
@@ -147,7 +148,7 @@ class TableRows:
     @property
     def model(self) -> str:
         """The model of rows that name none: the file's name or its folder's."""
-        if self.source.models and self.fit is not None and self.fit.is_by_folder:
+        if self.source.models and self.fit is not None and self.fit.kind is RowKind.BY_FOLDER:
             return Path(str(self.table)).absolute().parent.name
         return self.source.models[self.shard] if self.source.models else ""
 
@@ -162,7 +163,7 @@ class TableRows:
 
     def replies(self) -> Iterator[tuple[int, Row]]:
         """Return the rows that hold replies: all, except those of a batch's requests."""
-        if self.fit is None or not self.fit.is_requests:
+        if self.fit is None or self.fit.kind is not RowKind.REQUESTS:
             return self.rows()
         if len(self.source.tables) == 1:
             raise UserError(
@@ -179,7 +180,7 @@ class TableRows:
         parts = self.fit.convert(row)
         if len(parts) > MOST_PARTS:
             raise UserError(f"row: {len(parts)} replies in one row; at most {MOST_PARTS} are read")
-        if self.fit.needs_requests:
+        if self.fit.kind is RowKind.REPLIES_TO_REQUESTS:
             parts = [self._request(part) | part for part in parts]
         for part in parts:
             if len(parts) > 1 and part.get("id") is None:
@@ -206,7 +207,7 @@ class TableRows:
             if shard == self.shard:
                 continue
             other = TableRows(self.source, shard, on_bad=lambda bad: None, needs_reply=False)
-            if other.fit is not None and other.fit.is_requests:
+            if other.fit is not None and other.fit.kind is RowKind.REQUESTS:
                 for line, row in other.rows():
                     self.requests.update({part["id"]: part for part in other.parts(line, row)})
         if not self.requests:
@@ -229,10 +230,11 @@ class TableRows:
         line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {description}"
         if self.is_whole:
             line += ", whole conversations"
-        elif count != rows and not (self.fit and self.fit.is_requests):
+        elif count != rows and not (self.fit and self.fit.kind is RowKind.REQUESTS):
             line += f", {count:,} {'reply' if count == 1 else 'replies'}"
         if self.lacks_model:
-            line += f", model named after the {'folder' if self.fit and self.fit.is_by_folder else 'file'}"
+            is_by_folder = self.fit is not None and self.fit.kind is RowKind.BY_FOLDER
+            line += f", model named after the {'folder' if is_by_folder else 'file'}"
         if self.has_renamed:
             line += ", repeated ids extended by the model's name"
         return "; ".join([line, *self.header.notes])
