@@ -81,7 +81,7 @@ class Tool:
     needs: str
     prompt: str = ""
     reply: str = ""
-    id: str = "id|custom_id"
+    id: str = "custom_id|id"
     model: str = "model|provided_model_name|model_name"
     kind: RowKind = RowKind.REPLIES
     adapt: Callable[[Sample, Row], Row | None] = lambda sample, row: row
