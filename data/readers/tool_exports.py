@@ -117,7 +117,7 @@ def _value(row: Row, paths: str) -> Any:
         value: Any = row
         for key in path.removesuffix(".*").split("."):
             table = _table(value)
-            plain = {plain_name(name): item for name, item in reversed(table.items())}
+            plain = {plain_name(name): item for name, item in table.items()}
             value = plain[key] if key in plain else _gathered(table, key)
         if value not in (None, "", [], {}) and (path[-1] != "*" or isinstance(parsed(value), Mapping | list)):
             return value
