@@ -1,45 +1,37 @@
-"""Optimization of a prompted judge's instructions on human ratings, by DSPy's GEPA, within a budget."""
+"""Optimization of a prompted judge's messages on human ratings, by DSPy's GEPA, within a budget."""
 
 import io
 import logging
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass, field, replace
-from math import inf, isnan
+from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table, qwk, table_of
 from empathy_judge.calibration.bootstrap import resample_clusters, sample
 from empathy_judge.calibration.estimate import UNDEFINED
-from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
 from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
-from empathy_judge.data.records import LABELS, digest_json, label_of
+from empathy_judge.data.records import LABELS, label_of
 from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.llm import judge_prompt
+from empathy_judge.judge.llm.answers import read_message, strip_thoughts
 from empathy_judge.judge.llm.chat import Chat
-from empathy_judge.judge.llm.endpoint import CallFailed, Reply
-from empathy_judge.judge.llm.judge_prompt import (
-    REASON,
-    Program,
-    describe_outputs,
-    make_form,
-    present,
-    read_wording,
-    write_program,
-)
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint
+from empathy_judge.judge.llm.judge_prompt import PromptForm
 from empathy_judge.judge.llm.prompted import Outcome, PromptedJudge
 
 DRAWS: Final = 2000
-LEAST_TOKENS: Final = 1024  # instructions are longer than a judgment
-Answered = TypeVar("Answered", Outcome, Reply)
+MIN_TOKENS: Final = 1024  # instructions are longer than a judgment
+STEP_CALLS: Final = 8  # for a new candidate, before it is asked about all exchanges to choose by
+ANSWERS, PROPOSALS = "judge/answers", "judge/proposals"  # DSPy knows no rules for these names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +44,7 @@ class OptimizeSettings:
     held_out_part: float = 0.3  # of the ratings, for measurement only
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatedText:
+class RatedText(NamedTuple):
     """The delimited text of an exchange, with all its ratings, 1 to 3."""
 
     text: str
@@ -62,16 +53,15 @@ class RatedText:
     group: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingSplit:
+class RatingSplit(NamedTuple):
     """Rated exchanges in three parts that share neither prompts nor, where possible, rating batches.
 
-    GEPA reflects on `learn`, the best candidate is chosen on `choose`, and `held_out` measures only.
+    GEPA reflects on `learn` and compares candidates on `choose`; `held_out` measures only.
     """
 
-    learn: tuple[RatedText, ...]
-    choose: tuple[RatedText, ...]
-    held_out: tuple[RatedText, ...]
+    learn: list[RatedText]
+    choose: list[RatedText]
+    held_out: list[RatedText]
     batches_apart: bool
 
 
@@ -82,7 +72,7 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
         by_content.setdefault(example.exchange.content_digest, []).append(example)
     return [
         RatedText(
-            text=present(items[0].exchange).text,
+            text=judge_prompt.present(items[0].exchange).text,
             ratings=tuple(1 + item.target.index(max(item.target)) for item in items),
             batches=tuple(item.batch for item in items),
             group=items[0].group,
@@ -93,10 +83,9 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
 
 def split_rated(rated: Sequence[RatedText], *, held_out_part: float, seed: int) -> RatingSplit:
     """Split by whole prompts and rating batches, or by prompts alone where batches connect them all."""
-    if not 0 < held_out_part < 1:
-        raise UserError(f"--held-out {held_out_part:g}: expected a share between 0 and 1")
-    batches_apart = len(_clusters(rated, batches_apart=True)) >= 3
-    clusters = _clusters(rated, batches_apart=batches_apart)
+    clusters = _clusters(rated, lambda item: {item.group, *((name,) for name in item.batches)})
+    if not (batches_apart := len(clusters) >= 3):
+        clusters = _clusters(rated, lambda item: {item.group})
     if len(clusters) < 3:
         raise UserError(
             f"{len(clusters)} prompts cannot be split into three parts; add ratings of more prompts"
@@ -104,23 +93,16 @@ def split_rated(rated: Sequence[RatedText], *, held_out_part: float, seed: int) 
     random.Random(seed).shuffle(clusters)
     held_out = _take(clusters, held_out_part * len(rated), leave=2)
     choose = _take(clusters, sum(map(len, clusters)) / 2, leave=1)
-    learn = [item for cluster in clusters for item in cluster]
-    return RatingSplit(
-        learn=tuple(learn), choose=tuple(choose), held_out=tuple(held_out), batches_apart=batches_apart
-    )
+    return RatingSplit([item for cluster in clusters for item in cluster], choose, held_out, batches_apart)
 
 
-def _clusters(rated: Sequence[RatedText], *, batches_apart: bool) -> list[list[RatedText]]:
-    """Return exchanges connected by a prompt or a batch, directly or through others."""
-    clusters: list[tuple[set[str], list[RatedText]]] = []
+def _clusters(rated: Sequence[RatedText], ties_of: Callable[[RatedText], set[Any]]) -> list[list[RatedText]]:
+    """Return the exchanges that share a tie, directly or through others."""
+    clusters: list[tuple[set[Any], list[RatedText]]] = []
     for item in rated:
-        ties = {f"prompt {item.group}"}
-        if batches_apart:
-            ties |= {f"batch {name}" for name in item.batches}
-        members = [item]
+        ties, members = ties_of(item), [item]
         for cluster in [cluster for cluster in clusters if cluster[0] & ties]:
-            ties |= cluster[0]
-            members = cluster[1] + members
+            ties, members = ties | cluster[0], cluster[1] + members
             clusters.remove(cluster)
         clusters.append((ties, members))
     return [members for _, members in clusters]
@@ -134,305 +116,201 @@ def _take(clusters: list[list[RatedText]], size: float, *, leave: int) -> list[R
     return taken
 
 
-class SearchEnded(Exception):
-    """The calls or the money for the search are used up."""
-
-
-@dataclass(slots=True, kw_only=True)
-class CallMeter:
-    """A limit of calls; `ended` is what ended the search first."""
-
-    limit: int
-    calls: int = 0
-    ended: Exception | None = None
-    lock: Lock = field(default_factory=Lock)
-
-    def call(self, ask: Callable[[], Answered], *, most: int) -> Answered:
-        """Ask, if the `most` calls that this may take are left."""
-        with self.lock:
-            if self.calls + most > self.limit:
-                self.ended = self.ended or SearchEnded(f"the limit of {self.limit:,} calls is reached")
-            if self.ended is not None:
-                raise SearchEnded(str(self.ended))
-            self.calls += most
-        try:
-            outcome = ask()
-        except UserError as error:
-            ended = SearchEnded(str(error)) if isinstance(error, BudgetSpent) else error
-            with self.lock:
-                self.ended = self.ended or ended
-            raise
-        with self.lock:
-            self.calls += int(outcome.usage.get("calls", most)) - most
-        return outcome
-
-
-@dataclass(slots=True, kw_only=True)
-class Candidates:
-    """The candidates of a search, and in `ledger` every answer by candidate and text."""
-
-    judge: PromptedJudge
-    meter: CallMeter
-    programs: dict[str, Program] = field(default_factory=dict)
-    ledger: dict[tuple[str, str], Outcome] = field(default_factory=dict)
-
-    def ask(self, program: Program, text: str) -> Outcome:
-        """Return the judge's answer with this program, from the ledger where it is there."""
-        digest = self.register(program)
-        outcome = self.ledger.get((digest, text))
-        if outcome is None:
-            judge = self.judge
-            form = make_form(program, judge.rubric, reason_characters=judge.reason_characters)
-            outcome = self.meter.call(lambda: judge.ask(text, form), most=judge.most_calls)
-            self.ledger[digest, text] = outcome
-        return outcome
-
-    def register(self, program: Program) -> str:
-        """Add a candidate; return the digest that names it."""
-        program = replace(program, digest="")
-        digest = digest_json(asdict(program))[:12]
-        self.programs.setdefault(digest, program)
-        return digest
-
-    def ask_all(self, program: Program, rated: Iterable[RatedText]) -> None:
-        """Ask about many exchanges at once, until the budget ends."""
-
-        def ask(item: RatedText) -> None:
-            if self.meter.ended is None:
-                self.ask(program, item.text)
-
-        with ThreadPoolExecutor(self.judge.concurrency) as pool:
-            for done in [pool.submit(ask, item) for item in rated]:
-                try:
-                    done.result()
-                except (SearchEnded, BudgetSpent):
-                    continue
-
-    def find_best(self, rated: Sequence[RatedText], *, start: Program) -> Program:
-        """Return the best candidate among those asked about all exchanges; `start` unless one is better."""
-
-        def score(program: Program) -> float:
-            value = self.measure(self.register(program), rated)
-            return -inf if isnan(value) else value
-
-        asked = [
-            program
-            for digest, program in self.programs.items()
-            if all((digest, item.text) in self.ledger for item in rated)
-        ]
-        return max([start, *asked], key=score)
-
-    def measure(self, digest: str, rated: Sequence[RatedText]) -> float:
-        """Return the QWK of label and rating; nan where undefined."""
-        pairs = [(self.ledger.get((digest, item.text)), rating) for item in rated for rating in item.ratings]
-        labels = np.array([rating_of(outcome, rating) for outcome, rating in pairs])
-        table = table_of(labels, np.array([rating for _, rating in pairs]), len(LABELS))
-        return float(qwk(table[None])[0])
-
-
-def rating_of(outcome: Outcome | None, rating: int) -> int:
-    """Return the label as a rating; no label is as far off as the scale allows."""
-    if outcome is None or outcome.probabilities is None:
-        return 1 if rating > 1 else len(LABELS)
-    return LABELS.index(label_of(outcome.probabilities)) + 1
-
-
-def credit(outcome: Outcome, ratings: Sequence[int]) -> float:
-    """Return one exchange's part of a candidate's score, 0 to 1: GEPA averages these.
-
-    QWK is no average; its part is the squared distance. `Candidates.find_best` chooses by QWK itself.
-
-    >>> credit(Outcome(probabilities={"Bad": 0.0, "Okay": 0.0, "Good": 1.0}), [3, 2])
-    0.875
-    """
-    if outcome.probabilities is None:
-        return 0.0
-    return sum(1 - (rating_of(outcome, rating) - rating) ** 2 / 4 for rating in ratings) / len(ratings)
-
-
 def optimize(
     examples: Sequence[RatedExchange],
     judge: PromptedJudge,
     settings: OptimizeSettings,
     *,
     on_step: Callable[[str], None] = lambda text: None,
-) -> tuple[Program, dict[str, Any]]:
-    """Search for better instructions than the judge's own, within so many calls and, if given, dollars.
+) -> tuple[PromptForm, dict[str, Any]]:
+    """Search for better messages than the judge's own, within so many calls and, if given, dollars.
 
-    When either is used up, the best candidate so far is saved. A candidate replaces the judge's own program
-    only if it does better on ratings that it was not made from. Return the best program and a record of the
+    When either is used up, the best candidate so far counts. It replaces the judge's own messages only if it
+    agrees better with ratings that it was not made from. Return the better messages and a record of the
     search: `stopped` is why it ended early, if it did, and `held_out` the agreement with the held-out
     ratings before and after it.
     """
     split = split_rated(merge_ratings(examples), held_out_part=settings.held_out_part, seed=settings.seed)
-    put_by = judge.most_calls * len(split.held_out)  # for the final measurement
-    least = 2 * put_by + judge.most_calls * (len(split.choose) + 1)
+    measured, chosen_by = [*split.choose, *split.held_out], len(split.choose)
+    final = judge.most_calls * len(measured)  # calls of an evaluation
+    least = 2 * final + chosen_by + STEP_CALLS
     if settings.max_calls < least:
         raise UserError(
             f"--max-calls {settings.max_calls:,}: too few: the evaluation alone takes "
             f"{least:,} calls; raise it, or use fewer ratings"
         )
-    budget, calls, max_cost = judge.endpoint.budget, judge.endpoint.calls, settings.max_cost
-    start, began = replace(judge.program, digest=""), budget.spent
-    candidates = Candidates(judge=judge, meter=CallMeter(limit=settings.max_calls - put_by))
-
-    def allow(put_by: float = 0.0) -> None:
-        """Limit the cost, less what is put by for later."""
-        budget.most = None if max_cost is None else began + max(0.0, max_cost - put_by)
-
-    allow()
-    on_step(f"scoring {len(split.held_out):,} held-out replies")
-    candidates.ask_all(start, split.held_out)
-    allow(put_by=2 * (budget.spent - began))  # twice that cost: optimized instructions are longer
-    on_step(f"searching with {len(split.learn) + len(split.choose):,} others")
-    candidates.ask_all(start, split.choose)
-    stopped = _search(candidates, start, split, settings)
-    best = candidates.find_best(split.choose, start=start)
-    count = len(candidates.programs)
-    allow()
-    on_step(f"scoring the held-out replies again, after {count:,} candidates")
-    candidates.meter.limit, candidates.meter.ended = settings.max_calls, None
-    candidates.ask_all(best, split.held_out)
+    endpoint, budget = judge.endpoint, judge.endpoint.budget
+    calls, began = endpoint.calls, budget.spent
+    limit = budget.most = None if settings.max_cost is None else began + settings.max_cost
+    on_step(f"scoring {len(measured):,} replies")
+    before = after = _ask_all(judge, judge.form, measured)
+    if limit is not None:  # twice that cost is for the second evaluation: optimized messages are longer
+        budget.most = limit - 2 * (budget.spent - began)
+    on_step(f"searching with {len(split.learn) + chosen_by:,} replies")
+    engine = MeteredEngine(judge, most=calls + settings.max_calls - final)
+    found, candidates = _search(engine, judge, split, seed=settings.seed)
+    best, budget.most = judge.form, limit
+    if found.template != best.template:
+        on_step(f"scoring the replies again, after {candidates:,} candidates")
+        scored = _ask_all(judge, found, measured)
+        if _agreement(scored, split.choose) > _agreement(before, split.choose):
+            best, after = found, scored
     return best, {
         "replies": {
             "to learn from": len(split.learn),
-            "to choose by": len(split.choose),
+            "to choose by": chosen_by,
             "held out": len(split.held_out),
         },
         "batches_apart": split.batches_apart,
-        "candidates": count,
-        "calls": judge.endpoint.calls - calls,
+        "candidates": candidates,
+        "calls": endpoint.calls - calls,
         "cost": round(budget.spent - began, 6),
-        "stopped": stopped,
-        "held_out": measure_change(candidates, split.held_out, before=start, after=best, seed=settings.seed),
+        "stopped": str(engine.ended or ""),
+        "held_out": measure_change(split.held_out, before[chosen_by:], after[chosen_by:], settings.seed),
     }
 
 
-def _search(candidates: Candidates, start: Program, split: RatingSplit, settings: OptimizeSettings) -> str:
-    """Let GEPA try candidates until it is done or the budget is spent; return why it stopped early.
+def _ask_all(judge: PromptedJudge, form: PromptForm, rated: Sequence[RatedText]) -> list[Outcome]:
+    """Ask about many exchanges at once; those that the budget does not cover are unscored."""
 
-    GEPA has the model rewrite the instructions after reading where it and people differed.
-    """
-    import dspy
-    from dspy.teleprompt import GEPA
-    from dspy.utils.exceptions import AdapterParseError, LMError
+    def ask(item: RatedText) -> Outcome:
+        try:
+            return judge.ask(item.text, form)
+        except BudgetSpent:
+            return Outcome()
 
-    judge, meter = candidates.judge, candidates.meter
-    # Instructions are written through the judge's endpoint as well, metered, without a cache.
-    chat = replace(
-        judge.chat,
-        max_tokens=max(LEAST_TOKENS, 2 * judge.chat.max_tokens),
-        temperature=1.0,
-        logprobs=False,
-        constraint={},
-        optional=frozenset({"max_tokens", "temperature", "seed", "schema"}),
-    )
-    # Not under the model's own name, from which DSPy would derive rules that are for the endpoint.
-    proposer = dspy.LM("judge/proposals", engine=MeteredEngine(chat, meter), cache=False, num_retries=0)
-    optimizer = GEPA(
-        metric=_feedback,
-        # The first answers about those to choose by are known already.
-        max_metric_calls=meter.limit - meter.calls + len(split.choose),
-        reflection_lm=proposer,
-        num_threads=judge.concurrency,
-        seed=settings.seed,
-        gepa_kwargs={"stop_callbacks": [lambda state: meter.ended is not None]},
-    )
-    learn, choose = (
-        [dspy.Example(exchange=item.text, ratings=item.ratings).with_inputs("exchange") for item in part]
-        for part in (split.learn, split.choose)
-    )
-    try:
-        with _quiet(), dspy.context(lm=proposer, adapter=dspy.JSONAdapter(), num_threads=judge.concurrency):
-            optimizer.compile(_make_student(candidates, start), trainset=learn, valset=choose)
-    except (AdapterParseError, LMError):
-        if meter.ended is None:
-            return "the model's proposals could not be read"
-    except Exception:
-        if meter.ended is None:
-            raise
-    if isinstance(meter.ended, UserError):  # DSPy wraps or drops what our calls raise
-        raise meter.ended
-    return str(meter.ended or "")
+    with ThreadPoolExecutor(judge.concurrency) as pool:
+        return list(pool.map(ask, rated))
+
+
+def _agreement(outcomes: Sequence[Outcome], rated: Sequence[RatedText]) -> float:
+    """Return the weighted kappa of labels and ratings; no label is as far off as the scale allows."""
+    pairs = []
+    for outcome, item in zip(outcomes, rated, strict=False):
+        level = _level(outcome)
+        pairs += [(level or (1 if rating > 1 else len(LABELS)), rating) for rating in item.ratings]
+    table = table_of(*np.array(pairs).T, len(LABELS))
+    return float(np.nan_to_num(qwk(table[None])[0], nan=-1.0))
+
+
+def _level(outcome: Outcome) -> int:
+    """Return the label as a rating, 0 without one."""
+    return LABELS.index(label_of(outcome.probabilities)) + 1 if outcome.probabilities else 0
+
+
+class SearchEnded(Exception):
+    """The calls for the search are used up."""
 
 
 class MeteredEngine:
-    """DSPy's requests as calls of the judge's endpoint."""
+    """DSPy's requests as calls of the judge's endpoint; `ended` is what ended the search first."""
 
     supports_response_schema = True
     supported_params = ("response_format", "temperature", "max_tokens")
 
-    def __init__(self, chat: Chat, meter: CallMeter) -> None:
-        self.chat, self.meter = chat, meter
+    def __init__(self, judge: PromptedJudge, *, most: int) -> None:
+        optional = frozenset({"max_tokens", "temperature", "seed", "schema"})
+        chat = replace(judge.chat, logprobs=False, schema=True, optional=optional)
+        tokens = max(MIN_TOKENS, 2 * chat.max_tokens)
+        proposals = replace(chat, max_tokens=tokens, temperature=1.0)
+        self.chats: Mapping[str, Chat] = {ANSWERS: chat, PROPOSALS: proposals}
+        self.endpoint: Endpoint = judge.endpoint
+        self.most = most  # calls of the endpoint
+        self.ended: Exception | None = None
+
+    def covers(self, calls: int) -> bool:
+        """Return whether so many calls are left; end the search if not."""
+        if self.endpoint.calls + calls > self.most:
+            self.ended = self.ended or SearchEnded("the limit of calls is reached")
+        return self.ended is None
 
     def complete(self, request: Any) -> Any:
+        """Answer a request of DSPy, unless the search has ended."""
         from dspy.lm15 import InvalidRequestError, response_from_openai_chat
 
+        if not self.covers(1):
+            raise InvalidRequestError(str(self.ended))
         messages = [{"role": message.role, "content": message.text or ""} for message in request.messages]
-        if request.system is not None:
-            system = request.system
+        if system := request.system:
             text = system if isinstance(system, str) else "".join(part.text for part in system)
             messages.insert(0, {"role": "system", "content": text})
         schema = (request.config.response_format or {}).get("schema")
         try:
-            reply = self.meter.call(lambda: self.chat.ask(messages, schema=schema), most=1)
+            reply = self.chats[request.model].ask(messages, schema=schema)
         except CallFailed as failure:
             raise InvalidRequestError(failure.reason) from failure
-        return response_from_openai_chat(reply.body, model=request.model)
+        except Exception as error:
+            self.ended = self.ended or error
+            raise
+        said = read_message(reply.body)
+        message = {"role": "assistant", "content": strip_thoughts(said[0]) if said else ""}
+        body = {**reply.body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        return response_from_openai_chat(body, model=request.model)
 
     def close(self) -> None:
         """Do nothing: the endpoint belongs to the judge."""
 
 
-def _make_student(candidates: Candidates, program: Program) -> Any:
-    """Make the judge as a DSPy module: GEPA changes its instructions, and calls go through `candidates`."""
+def _search(
+    engine: MeteredEngine, judge: PromptedJudge, split: RatingSplit, *, seed: int
+) -> tuple[PromptForm, int]:
+    """Let GEPA rewrite the instructions; return the best messages and the number of candidates.
+
+    The messages are the judge's own if no candidate was better.
+    """
     import dspy
 
-    signature = make_signature(program, candidates.judge)
+    answers, proposals = (
+        dspy.LM(name, engine=engine, cache=False, num_retries=0) for name in (ANSWERS, PROPOSALS)
+    )
+    candidates = 1
 
-    # A plain function: GEPA copies modules deeply, and an endpoint with its locks must not be copied.
-    def ask(predictor: Any, exchange: str) -> Outcome:
-        return candidates.ask(replace(program, instructions=predictor.signature.instructions), exchange)
+    def is_spent(state: Any) -> bool:
+        nonlocal candidates
+        candidates = len(state.program_candidates)
+        return not engine.covers(len(split.choose) + STEP_CALLS)
 
-    class Student(dspy.Module):  # type: ignore[misc, unused-ignore]
-        def __init__(self) -> None:
-            super().__init__()
-            self.decide = dspy.Predict(signature)
+    def rate(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
+        """Return GEPA's score of a label, and how it differs from the ratings."""
+        label = prediction[judge.form.decides]
+        errors = np.array(example.ratings) - LABELS.index(label) - 1
+        people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
+        feedback = f"People said {people}; you said {label}."
+        return dspy.Prediction(score=float(1 - (errors**2).mean() / 4), feedback=feedback)
 
-        def forward(self, exchange: str) -> Any:
-            outcome = ask(self.decide, exchange)
-            fields = dict.fromkeys(self.decide.signature.output_fields, "") | dict(outcome.fields)
-            prediction = dspy.Prediction(**fields)
-            # GEPA reads the trace for the inputs and outputs of a predictor.
-            if dspy.settings.trace is not None:
-                dspy.settings.trace.append((self.decide, {"exchange": exchange}, prediction))
-            return dspy.Prediction(**fields, outcome=outcome)
+    optimizer = dspy.GEPA(
+        metric=rate,
+        max_metric_calls=engine.most,
+        reflection_lm=proposals,
+        num_threads=judge.concurrency,
+        seed=seed,
+        gepa_kwargs={"stop_callbacks": [is_spent]},
+    )
+    learn, choose = (
+        [dspy.Example(exchange=item.text, ratings=item.ratings).with_inputs("exchange") for item in part]
+        for part in (split.learn, split.choose)
+    )
+    adapter, student = dspy.JSONAdapter(), dspy.Predict(make_signature(judge))
+    with _quiet(), dspy.context(lm=answers, adapter=adapter, num_threads=judge.concurrency):
+        best = optimizer.compile(student, trainset=learn, valset=choose)
+    if engine.ended is not None and not isinstance(engine.ended, SearchEnded | BudgetSpent):
+        raise engine.ended
+    if best.signature.instructions == student.signature.instructions:
+        return judge.form, candidates
+    messages = adapter.format(best.signature, best.demos, {"exchange": judge_prompt.PLACE})
+    return replace(judge.form, template=tuple(messages), digest=""), candidates
 
-    return Student()
 
-
-def make_signature(program: Program, judge: PromptedJudge) -> Any:
-    """Make the DSPy signature whose messages are those of the judge's prompt."""
+def make_signature(judge: PromptedJudge) -> Any:
+    """Make the DSPy signature of a judge's task: its instructions, input and outputs."""
     import dspy
 
+    wording = judge_prompt.read_wording(judge.mode, judge.rubric)
     scale: Any = Literal[LABELS]
-    inputs = read_wording(program.mode, judge.rubric)["inputs"]
-    fields: dict[str, Any] = {name: (str, dspy.InputField(desc=text)) for name, text in inputs.items()}
-    for name, text in describe_outputs(program.mode, judge.rubric).items():
-        fields[name] = (str if name == REASON else scale, dspy.OutputField(desc=text))
-    return dspy.Signature(fields, program.instructions)
-
-
-def _feedback(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
-    """Return a score for GEPA, and how the answer differs from the ratings."""
-    import dspy
-
-    outcome = prediction.outcome
-    people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
-    answer = f"no label: {outcome.unusable.reason}" if outcome.unusable else ""
-    answer = answer or f"you said {label_of(outcome.probabilities)}"
-    score = credit(outcome, example.ratings)
-    return dspy.Prediction(score=score, feedback=f"People said {people}; {answer}.")
+    fields: dict[str, Any] = {"exchange": (str, dspy.InputField(desc=wording["inputs"]["exchange"].strip()))}
+    for name, text in judge_prompt.describe_outputs(judge.mode, judge.rubric).items():
+        fields[name] = (str if name == judge_prompt.REASON else scale, dspy.OutputField(desc=text.strip()))
+    return dspy.Signature(fields, judge_prompt.write_instructions(judge.mode, judge.rubric))
 
 
 @contextmanager
@@ -450,43 +328,38 @@ def _quiet() -> Iterator[None]:
 
 
 def measure_change(
-    candidates: Candidates, held_out: Sequence[RatedText], *, before: Program, after: Program, seed: int
+    held_out: Sequence[RatedText], before: Sequence[Outcome], after: Sequence[Outcome], seed: int
 ) -> dict[str, Any]:
     """Return QWK of label and rating before and after, on the ratings answered both times.
 
     Intervals resample whole rating batches, the same for before and after. With one batch there are none.
     """
-    rated = [(item, *each) for item in held_out for each in zip(item.ratings, item.batches, strict=True)]
-    answers: list[list[Mapping[str, float] | None]] = []
-    for program in (before, after):
-        digest = candidates.register(program)
-        outcomes = [candidates.ledger.get((digest, item.text)) for item, _, _ in rated]
-        answers.append([outcome.probabilities if outcome else None for outcome in outcomes])
-    both = [place for place in range(len(rated)) if all(given[place] for given in answers)]
-    unscored = [sum(not item for item in given) for given in answers]
-    counts = {
-        "ratings": len(rated),
-        "compared": len(both),
-        "unscored": dict(zip(("before", "after"), unscored, strict=True)),
-    }
-    if not both:
-        return counts | {"qwk": dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())}
-    rating = np.array([rated[place][1] for place in both])
-    names, batches = np.unique([rated[place][2] for place in both], return_inverse=True)
-    rng = np.random.default_rng(seed)
-    drawn = resample_clusters(len(names), rng=rng, draws=DRAWS if len(names) > 1 else 0)
-    labels = [
-        labels_from_probabilities(
-            np.array([[(given[place] or {})[label] for label in LABELS] for place in both])
-        )
-        for given in answers
-    ]
-    first, last = (
-        sample({"qwk": from_table(TABLE_STATISTICS["qwk"], rating, own, len(LABELS))}, batches, drawn)["qwk"]
-        for own in labels
+    rows = np.array(
+        [
+            (_level(first), _level(last), rating)
+            for item, first, last in zip(held_out, before, after, strict=True)
+            for rating in item.ratings
+        ]
     )
-    estimates = {"before": first, "after": last, "difference": last - first}
-    return counts | {"qwk": {name: item.estimate().as_dict() for name, item in estimates.items()}}
+    both = rows[:, :2].all(axis=1)
+    counts = {
+        "ratings": len(rows),
+        "compared": int(both.sum()),
+        "unscored": {"before": int((rows[:, 0] == 0).sum()), "after": int((rows[:, 1] == 0).sum())},
+    }
+    if not both.any():
+        return counts | {"qwk": dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())}
+    names = np.array([name for item in held_out for name in item.batches])[both]
+    found, batches = np.unique(names, return_inverse=True)
+    drawn = resample_clusters(len(found), rng=np.random.default_rng(seed), draws=DRAWS * (len(found) > 1))
+    rating = rows[both, 2]
+    statistics = {
+        name: from_table(TABLE_STATISTICS["qwk"], rating, rows[both, column], len(LABELS))
+        for column, name in enumerate(("before", "after"))
+    }
+    sampled = sample(statistics, batches, drawn)
+    sampled["difference"] = sampled["after"] - sampled["before"]
+    return counts | {"qwk": {name: item.estimate().as_dict() for name, item in sampled.items()}}
 
 
 def tune(
@@ -510,6 +383,8 @@ def tune(
         raise UserError(
             f'--judge {judge_name}: only a judge of kind "prompted" can be optimized, not {judge.name!r}'
         )
+    if judge.form.is_word:
+        raise UserError(f'--judge {judge_name}: mode = "label" cannot be optimized; set mode = "direct"')
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
     try:
         best, record = optimize(examples, judge, settings, on_step=on_step)
@@ -517,5 +392,5 @@ def tune(
         judge.endpoint.close()
     judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
     about = {"judge": judged_by, "seed": settings.seed, **record}
-    digest = write_program(out, best, rubric=judge.rubric, about=about)
+    digest = judge_prompt.write_prompt(out, best.template, mode=judge.mode, rubric=judge.rubric, about=about)
     return {**about, "program": str(out), "sha256": digest}

@@ -35,10 +35,9 @@ from empathy_judge.judge.llm.judge_prompt import (
     REASON,
     Mode,
     PromptForm,
-    default_program,
     make_form,
     present,
-    read_program,
+    read_prompt,
 )
 from empathy_judge.judge.llm.limits import lasting_usage
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
@@ -126,14 +125,14 @@ class PromptedJudge(LanguageModelJudge):
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
         self.max_tokens = max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS)
         self.may_raise_tokens = is_word and not max_tokens
-        self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
+        self.seed, self.reask = seed, reask
         self.endpoint = Endpoint(**endpoint)
         self.model, self.concurrency = self.endpoint.model, self.endpoint.concurrency
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge(name), self.rubric.unit
-        self.program = default_program(self.rubric, mode)
+        self.form = make_form(mode, self.rubric, reason_characters=reason_characters)
         if program:
-            self.program = read_program(Path(program), self.rubric, mode)
+            self.form = read_prompt(Path(program), self.form, mode=mode, rubric=self.rubric)
         given = {
             "temperature": temperature is not None,
             "logprobs": probabilities == "logprobs",
@@ -157,10 +156,6 @@ class PromptedJudge(LanguageModelJudge):
     def _present(self, exchange: Exchange) -> DelimitedExchange:
         return present(exchange, whole=self.unit == CONVERSATION)
 
-    @cached_property
-    def form(self) -> PromptForm:
-        return make_form(self.program, self.rubric, reason_characters=self.reason_characters)
-
     @property
     def most_calls(self) -> int:
         """The most calls that one judgment may take."""
@@ -176,7 +171,7 @@ class PromptedJudge(LanguageModelJudge):
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
         decoding = [self.chat.temperature, self.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
-        source = [self.program.digest, self.rubric.digest]
+        source = [self.form.digest, self.rubric.digest]
         return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:

@@ -16,14 +16,8 @@ from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.rubric import RUBRICS, read_rubric
 from empathy_judge.judge.base import load_judge
-from empathy_judge.judge.llm.judge_prompt import default_program, read_program, write_program
-from empathy_judge.judge.llm.optimize_prompt import (
-    OptimizeSettings,
-    make_signature,
-    merge_ratings,
-    optimize,
-    split_rated,
-)
+from empathy_judge.judge.llm.judge_prompt import PLACE, make_form, read_prompt, write_prompt
+from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, merge_ratings, optimize, split_rated
 from empathy_judge.judge.llm.prompted import PromptedJudge
 
 pytestmark = pytest.mark.slow  # searches
@@ -71,7 +65,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
 ) -> None:
     with ScriptedServer(learner) as server:
         judge = make_prompted(server.base_url, prices={"input": 1.0, "output": 0.0})
-        program, record = optimize(examples, judge, OptimizeSettings(max_calls=400))
+        form, record = optimize(examples, judge, OptimizeSettings(max_calls=400))
         assert record["calls"] == len(server.calls) <= 400
         assert record["cost"] == pytest.approx(200e-6 * record["calls"], abs=1e-6)
     found = record["held_out"]
@@ -79,7 +73,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
     assert found["qwk"]["after"]["value"] == 1.0
     assert found["qwk"]["difference"]["low"] > 0.5
     assert found["unscored"] == {"before": 0, "after": 0}
-    assert SECRET in program.instructions
+    assert SECRET in form.template[0]["content"] and form.template[-1]["content"].count(PLACE) == 1
     assert capfd.readouterr() == ("", ""), "DSPy's own output is suppressed"
 
 
@@ -87,12 +81,12 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
     make_prompted: Make, examples: list[RatedExchange]
 ) -> None:
     with ScriptedServer(learner) as server:
-        least = 2 * 36 + 36 + 1
+        least = 2 * (36 + 36) + 36 + 8
         settings = OptimizeSettings(max_calls=least + 4)
-        program, record = optimize(examples, make_prompted(server.base_url), settings)
+        form, record = optimize(examples, judge := make_prompted(server.base_url), settings)
         assert len(server.calls) <= least + 4
-        assert record["stopped"] == f"the limit of {least + 4 - 36} calls is reached"
-        assert SECRET not in program.instructions, "no candidate was asked about every reply"
+        assert record["stopped"] == "the limit of calls is reached"
+        assert form == judge.form, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least} calls;"):
             optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
 
@@ -112,35 +106,29 @@ def test_a_server_that_is_gone_ends_it_with_a_word(
         optimize(examples, make_prompted(server.base_url), OptimizeSettings())
 
 
-def test_the_prompt_is_that_of_dspys_json_adapter(make_prompted: Make) -> None:
-    """So that GEPA optimizes the messages that the judge sends without DSPy."""
-    from dspy import JSONAdapter
-
-    for options in ({"mode": "direct"}, {"mode": "analytic"}, {"mode": "direct", "rubric": "conversation"}):
-        judge = make_prompted(**options)
-        signature = make_signature(judge.program, judge)
-        assert JSONAdapter().format(signature, [], {"exchange": "X"}) == judge.form.messages("X")
-
-
 # The file
 
 
-def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, make_prompted: Make) -> None:
-    rubric = read_rubric()
-    program = replace(default_program(rubric, "direct"), instructions="Look closely. — Ünïcode")
-    path = tmp_path / "program.json"
-    digest = write_program(path, program, rubric=rubric, about={"model": "m"})
-    text = path.read_text(encoding="utf-8")
+def test_optimized_messages_are_saved_readably_and_load_only_unchanged(
+    tmp_path: Path, make_prompted: Make
+) -> None:
+    rubric, path = read_rubric(), tmp_path / "tuned.json"
+    messages = ({"role": "system", "content": "Look closely. — Ünïcode"}, {"role": "user", "content": PLACE})
+    digest = write_prompt(path, messages, mode="direct", rubric=rubric, about={"model": "m"})
+    text, form = path.read_text(encoding="utf-8"), make_form("direct", rubric)
     assert "— Ünïcode" in text
-    assert read_program(path, rubric, "direct") == replace(program, digest=digest)
+    read = read_prompt(path, form, mode="direct", rubric=rubric)
+    assert read == replace(form, template=messages, digest=digest)
     plain, tuned = make_prompted(), make_prompted(program=str(path))
     assert plain.version != tuned.version
-    messages = tuned.form.messages("X")
-    assert [message["role"] for message in messages] == ["system", "user"]
-    assert "Look closely." in messages[0]["content"]
+    assert tuned.form.messages("X {exchange}")[-1]["content"] == "X {exchange}"
     for change in (text.replace("Look closely.", "Look away."), text.replace(digest, "0" * 64), "{}", "["):
         path.write_text(change, encoding="utf-8")
-        with pytest.raises(UserError, match=r"program\.json: .* optimize"):
+        with pytest.raises(UserError, match=r"tuned\.json: .* optimize"):
+            make_prompted(program=str(path))
+    for odd in ([], ["x"], [{"role": "user", "content": "no place"}], [{"role": "user"}], [{"content": 1}]):
+        write_prompt(path, odd, mode="direct", rubric=rubric, about={})
+        with pytest.raises(UserError, match=r"tuned\.json: messages: .* run optimize again"):
             make_prompted(program=str(path))
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match='optimized for mode = "direct", not "analytic"'):
@@ -161,7 +149,7 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
     config, out = tmp_path / "judge.toml", tmp_path / "tuned" / "program.json"
 
     def run(out: Path, judge: object, *words: str) -> Result:
-        given = ["--judge", judge, "--out", out, "--max-calls", 300]
+        given = ["--judge", judge, "--out", out, "--max-calls", 400]
         return CliRunner().invoke(cli.main, ["optimize", *map(str, [*rated_files, *given, *words])])
 
     with ScriptedServer(learner) as server:
@@ -172,7 +160,7 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         assert re.search(r"agreement +\S+ .*1\.000", done.stdout), done.output
         saved = json.loads(out.read_text(encoding="utf-8"))["about"]
         assert f"{saved['calls']:,} calls, 0.0000 USD" in done.stdout
-        assert "scoring 36 held-out replies" in done.stderr
+        assert "scoring 72 replies" in done.stderr
         assert saved["judge"]["model"] == "m"
         config.write_text(config.read_text() + f'program = "{out}"\n')
         judge = load_judge(str(config))
@@ -181,9 +169,12 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         judge.close()
         assert judgment.label == "Good", "it needs the optimized instructions for that"
         assert "exists already; set another --out" in run(out, config).stderr
-        second = run(tmp_path / "second.json", config, "--max-calls", "150", "--json")
+        second = run(tmp_path / "second.json", config, "--max-calls", "200", "--json")
         written = json.loads((tmp_path / "second.json").read_text(encoding="utf-8"))["about"]
         assert json.loads(second.stdout)["held_out"] == written["held_out"]
-    assert (
-        'only a judge of kind "prompted" can be optimized' in run(tmp_path / "third.json", "majority").stderr
-    )
+    config.write_text('kind = "prompted"\nmodel = "m"\nmode = "label"\n')
+    for judge_name, said in {
+        "majority": 'only a judge of kind "prompted"',
+        config: 'set mode = "direct"',
+    }.items():
+        assert said in run(tmp_path / "third.json", judge_name).stderr

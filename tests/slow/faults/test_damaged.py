@@ -14,7 +14,7 @@ from empathy_judge.commands import main as cli
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.classifier.judge import ClassifierJudge
-from empathy_judge.judge.llm.judge_prompt import default_program, write_program
+from empathy_judge.judge.llm.judge_prompt import make_form, write_prompt
 
 JUDGE = ("score", "replies.jsonl", "--judge", "judge.toml", "--out", "OUT")
 LENGTH = ("score", "replies.jsonl", "--judge", "length", "--calibration", "none")
@@ -56,8 +56,8 @@ def write_calibration() -> None:
 
 def write_tuned() -> None:
     rubric = read_rubric("crowd")
-    program = default_program(rubric, "direct")
-    write_program(Path("tuned.json"), program, rubric=rubric, about={"calls": 3})
+    messages = make_form("direct", rubric).template
+    write_prompt(Path("tuned.json"), messages, mode="direct", rubric=rubric, about={"calls": 3})
     Path("judge.toml").write_text(
         'kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nprogram = "tuned.json"\n'
     )
