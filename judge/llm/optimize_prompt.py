@@ -189,7 +189,8 @@ def _agreement(outcomes: Sequence[Outcome], rated: Sequence[RatedText]) -> float
     for outcome, item in zip(outcomes, rated, strict=False):
         level = _level(outcome)
         pairs += [(level or (1 if rating > 1 else len(LABELS)), rating) for rating in item.ratings]
-    table = table_of(*np.array(pairs).T, len(LABELS))
+    levels, ratings = np.array(pairs).T
+    table = table_of(levels, ratings, len(LABELS))
     return float(np.nan_to_num(qwk(table[None])[0], nan=-1.0))
 
 
