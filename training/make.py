@@ -17,7 +17,7 @@ from empathy_judge.data.rated_range import rated_range_of
 from empathy_judge.data.records import LABELS, Exchange, digest_json, reply_features, to_plain
 from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.classifier.gpu_backend import CONFIG_KEYS
-from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.judge import SAMPLE, SAMPLE_KEY, ClassifierJudge
 from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
 from empathy_judge.training.environment import find_base, make_deterministic, package_versions
@@ -208,7 +208,8 @@ def export(
             )
         (folder / MODEL).write_bytes(full_precision)
         change = {}
-    return {"files": hash_files(folder, names), **card, "int8": change}
+    answer = _predict_exported(folder, names, card, [SAMPLE])[0].round(6).tolist()
+    return {"files": hash_files(folder, names), **card, "int8": change, SAMPLE_KEY: answer}
 
 
 def describe_change(exact: np.ndarray, quantized: np.ndarray) -> dict[str, float]:

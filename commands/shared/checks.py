@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from empathy_judge.data.errors import ROOT, UserError, install_hint, requirements
 from empathy_judge.data.files import explain, read_toml
-from empathy_judge.data.records import Exchange, to_plain
+from empathy_judge.data.records import to_plain
 from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENSE, load_judge
 from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
 from empathy_judge.judge.llm.endpoint import Endpoint
@@ -26,15 +26,7 @@ GIGABYTE: Final = 1 << 30
 SECONDS: Final = 10.0  # that a server may take to answer
 LITTLE: Final = 0.2 * GIGABYTE
 SOON: Final = timedelta(days=30)
-# One exchange, and what the default judge of one version says of it.
-SAMPLE: Final = Exchange(
-    id="sample",
-    prompt="I lost my job this morning and I do not know how to tell my family.",
-    response="I'm so sorry. That is a lot to carry alone. Would it help to think about what to say first?",
-    emotion="anxious",
-)
-KNOWN: Final = {"8cdda9484618": (0.067496, 0.289905, 0.642599)}
-CLOSE, ODD = 0.02, 0.05  # another processor rounds states to 8 bits a little differently; more is damage
+CLOSE, ODD = 0.02, 0.05  # processors round states to 8 bits a little differently; more is damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +35,8 @@ class Check:
 
     name: str
     status: Status
-    says: str
-    way_out: str = ""
+    message: str
+    fix: str = ""
 
 
 def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
@@ -91,8 +83,8 @@ def check_packages() -> Iterator[Check]:
         if extra and missing and not unfit:
             yield Check(name, "ok", f"optional, not installed: {', '.join(missing)}", install_hint(extra))
         elif missing or unfit:
-            says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
-            yield Check(name, "warn" if extra else "fail", says, install_hint(extra))
+            message = "; ".join([*(f"{package} missing" for package in missing), *unfit])
+            yield Check(name, "warn" if extra else "fail", message, install_hint(extra))
         else:
             yield Check(name, "ok", f"all {len(wanted)} packages match")
 
@@ -105,9 +97,9 @@ def check_judge(today: date) -> Iterator[Check]:
     try:
         judge = load_judge(DEFAULT)
     except UserError as error:
-        way_out = shlex.join(["git", "-C", str(ROOT), "checkout", "judge/weights"])
-        way_out = way_out if (ROOT / ".git").exists() else "install empathy-judge again"
-        yield Check(name, "fail", str(error), way_out)
+        fix = shlex.join(["git", "-C", str(ROOT), "checkout", "judge/weights"])
+        fix = fix if (ROOT / ".git").exists() else "install empathy-judge again"
+        yield Check(name, "fail", str(error), fix)
         return
     yield Check(name, "ok", f"weights match the card, {judge.version}")
     correction = find_calibration(judge, None, today=today)
@@ -115,29 +107,28 @@ def check_judge(today: date) -> Iterator[Check]:
     if fitted is not None and fitted.expires - today >= SOON:
         yield Check(label, "ok", f"{fitted.digest[:12]} fits until {fitted.expires}")
     else:
-        says = correction.note if fitted is None else f"expires soon, {fitted.expires}"
-        yield Check(label, "warn", says, "run empathy-judge calibrate again")
+        message = correction.note if fitted is None else f"expires soon, {fitted.expires}"
+        yield Check(label, "warn", message, "run empathy-judge calibrate again")
 
 
 def check_sample() -> Check:
-    """The default judge on an exchange whose answer is known."""
-    from empathy_judge.judge.classifier.judge import ClassifierJudge
+    """Compare the default judge's probabilities of one reply with those on its card."""
+    from empathy_judge.judge.classifier.judge import SAMPLE, SAMPLE_KEY, ClassifierJudge
 
     name = "test judgment"
     try:
         judge = ClassifierJudge()
-        chances = judge.predict(SAMPLE)
+        chances, expected = judge.predict(SAMPLE), judge.card[SAMPLE_KEY]
+        deviation = max(abs(one - other) for one, other in zip(chances, expected, strict=True))
     except Exception as error:
         # Any error of the runtime is reported, and the other checks still run.
         return Check(name, "fail", f"{type(error).__name__}: {error}", "install again")
     shown = " ".join(f"{value:.3f}" for value in chances)
-    if judge.version not in KNOWN:
-        return Check(name, "warn", f"{shown}; no expected value is known for {judge.version}")
-    off = max(abs(one - other) for one, other in zip(chances, KNOWN[judge.version], strict=True))
-    if off <= CLOSE:
+    if deviation <= CLOSE:
         return Check(name, "ok", f"{shown}, as expected")
-    way_out = "another onnxruntime or processor rounds differently; do not split a run between machines"
-    return Check(name, "warn" if off <= ODD else "fail", f"{shown}, off by {off:.4f}", way_out)
+    status: Status = "warn" if deviation <= ODD else "fail"
+    fix = "another onnxruntime or processor rounds differently; do not split a run between machines"
+    return Check(name, status, f"{shown}, off by {deviation:.4f}", fix)
 
 
 def check_folder(folder: Path) -> Iterator[Check]:
@@ -145,8 +136,8 @@ def check_folder(folder: Path) -> Iterator[Check]:
     place = next(item for item in (folder.absolute(), *folder.absolute().parents) if item.is_dir())
     free = shutil.disk_usage(place).free
     status: Status = "ok" if free >= GIGABYTE else "warn" if free >= LITTLE else "fail"
-    way_out = "" if status == "ok" else "free some space, or set another --out"
-    yield Check("disk for runs", status, f"{free / GIGABYTE:.1f} GB free", way_out)
+    fix = "" if status == "ok" else "free some space, or set another --out"
+    yield Check("disk for runs", status, f"{free / GIGABYTE:.1f} GB free", fix)
     try:
         with tempfile.TemporaryFile(dir=place):
             yield Check("write access", "ok", str(place))
@@ -168,7 +159,7 @@ def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
         done.append(check)
         if not as_json:
             line = Text(f"{check.status:<5} ", style=colors[check.status])
-            words = f"{check.name}: {check.says}" + (f"; {check.way_out}" if check.way_out else "")
+            words = f"{check.name}: {check.message}" + (f"; {check.fix}" if check.fix else "")
             console.print(line + Text(printable(words), style=""), soft_wrap=True)
     failed = sum(check.status == "fail" for check in done)
     if as_json:
@@ -219,8 +210,8 @@ def check_endpoint(endpoint: Endpoint) -> Check:
     if answer.is_unreachable or not answer.status:
         return Check(name, "fail", answer.problem, "check that the server runs at this address")
     if answer.status in (401, 403):
-        way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
-        return Check(name, "fail", answer.problem, way_out)
+        fix = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
+        return Check(name, "fail", answer.problem, fix)
     return Check(name, "ok", "the server answers")
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import version as version_of_package
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -37,8 +37,19 @@ if TYPE_CHECKING:
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
 RULES_VERSION = 6
+CACHED_NETWORKS = 2
 CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
-REPLIES_PER_CORE = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
+REPLIES_PER_CORE = 45  # `auto` takes the GPU from so many replies a core on
+
+
+# What `doctor` asks, and the key of the answer on a judge's card.
+SAMPLE: Final = Exchange(
+    id="sample",
+    prompt="I lost my job this morning and I do not know how to tell my family.",
+    response="I'm so sorry. That is a lot to carry alone. Would it help to think about what to say first?",
+    emotion="anxious",
+)
+SAMPLE_KEY: Final = "sample_probabilities"
 
 
 class ClassifierJudge(Judge):
@@ -94,12 +105,13 @@ class ClassifierJudge(Judge):
 
     @cached_property
     def tokenizer(self) -> ReplyTokenizer:
-        return ReplyTokenizer.read(self.folder / TOKENIZER, is_decoder=self.is_decoder)
+        digest = self.card["files"][TOKENIZER]
+        return _read_tokenizer(self.folder / TOKENIZER, digest, is_decoder=self.is_decoder)
 
     @cached_property
     def session(self) -> Any:
         """The network in ONNX Runtime."""
-        return open_session(self.folder / MODEL)
+        return _open_session(self.folder / MODEL, self.digest)
 
     @cached_property
     def decoder(self) -> "Decoder":
@@ -187,6 +199,17 @@ class ClassifierJudge(Judge):
         raise_if_cancelled()
         output: np.ndarray = self.session.run([wanted], inputs)[0]
         return output
+
+
+# Each call of the Python interface loads its judge; what the files hold is loaded once a process.
+@lru_cache(CACHED_NETWORKS)
+def _open_session(path: Path, digest: str) -> Any:
+    return open_session(path)
+
+
+@lru_cache(CACHED_NETWORKS)
+def _read_tokenizer(path: Path, digest: str, *, is_decoder: bool) -> ReplyTokenizer:
+    return ReplyTokenizer.read(path, is_decoder=is_decoder)
 
 
 def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:

@@ -50,8 +50,8 @@ def test_damaged_weights_are_a_failure_with_a_way_out(
     done = doctor("--json")
     assert done.exit_code == 5
     row = checks(done)["judge classifier"]
-    assert (row["status"], "damaged or changed" in row["says"]) == ("fail", True)
-    assert row["way_out"]
+    assert (row["status"], "damaged or changed" in row["message"]) == ("fail", True)
+    assert row["fix"]
     assert checks(done)["test judgment"]["status"] == "fail"
     assert checks(done)["write access"]["status"] == "ok", "the other checks go on"
 
@@ -64,10 +64,10 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("empathy_judge.data.errors.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
     assert found["packages"].status == "fail"
-    assert "does not match >=99" in found["packages"].says
+    assert "does not match >=99" in found["packages"].message
     assert found["extra optimize"].status == "ok", "it is optional"
-    assert found["extra optimize"].says == "optional, not installed: nowhere-at-all"
-    assert "pip install 'nowhere-at-all>=1' 'openai" in found["extra optimize"].way_out
+    assert found["extra optimize"].message == "optional, not installed: nowhere-at-all"
+    assert "pip install 'nowhere-at-all>=1' 'openai" in found["extra optimize"].fix
 
 
 @pytest.mark.parametrize("is_checkout", [True, False])
@@ -138,8 +138,8 @@ def test_a_key_is_looked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("SOME_KEY", SECRET)
         wrong = look(path)[name]
     assert (missing.status, wrong.status) == ("fail", "fail")
-    assert "SOME_KEY: this environment variable is not set" in missing.says
-    assert wrong.way_out == "check the variable SOME_KEY"
+    assert "SOME_KEY: this environment variable is not set" in missing.message
+    assert wrong.fix == "check the variable SOME_KEY"
     assert SECRET not in f"{missing}{wrong}"
 
 
@@ -151,8 +151,8 @@ def test_a_night_is_looked_through_with_its_models_and_history() -> None:
         )
         found = look(Path("nightly.toml"))
     assert all(check.status == "ok" for check in found.values())
-    assert found["nightly.toml"].says == "models: 1, gates: 1"
-    assert "does not exist yet" in found["history sqlite:///nights.sqlite"].says
+    assert found["nightly.toml"].message == "models: 1, gates: 1"
+    assert "does not exist yet" in found["history sqlite:///nights.sqlite"].message
     assert asked(server) == [("GET", "/v1/models")]
     assert not Path("nights.sqlite").exists(), "a check makes no history"
 
@@ -162,7 +162,7 @@ def test_a_history_that_cannot_be_opened() -> None:
     assert check_history("nights.sqlite").status == "fail"
     away = check_history("postgresql+psycopg://me:secret@127.0.0.1:9/nights")
     assert away.status == "fail"
-    assert "secret" not in away.name + away.says
+    assert "secret" not in away.name + away.message
 
 
 def test_a_file_that_is_none_fails_and_says_what_is_wrong() -> None:
@@ -171,5 +171,5 @@ def test_a_file_that_is_none_fails_and_says_what_is_wrong() -> None:
         Path("bad.toml").write_text(text)
         found = look(Path("bad.toml"))["bad.toml"]
         assert found.status == "fail"
-        assert words in found.says
-    assert "no such file" in look(Path("gone.toml"))["gone.toml"].says
+        assert words in found.message
+    assert "no such file" in look(Path("gone.toml"))["gone.toml"].message

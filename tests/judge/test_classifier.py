@@ -72,6 +72,18 @@ def test_order_neighbours_and_threads_change_nothing(
         assert dict(zip([e.id for e in exchanges], pool.map(shipped.judge, exchanges), strict=True)) == first
 
 
+def test_the_network_is_loaded_once_a_process_and_again_where_its_files_changed(copied: Path) -> None:
+    one, same, other = ClassifierJudge(), ClassifierJudge(), ClassifierJudge(weights=str(copied))
+    assert one.session is same.session is not other.session
+    assert one.tokenizer is same.tokenizer
+    card = json.loads((copied / "card.json").read_text(encoding="utf-8"))
+    with (copied / "weights-0.bin").open("ab") as weights:
+        weights.write(b"changed")
+    card["files"]["weights-0.bin"] = sha256((copied / "weights-0.bin").read_bytes()).hexdigest()
+    (copied / "card.json").write_text(json.dumps(card))
+    assert ClassifierJudge(weights=str(copied)).session is not other.session
+
+
 def test_the_model_and_the_id_are_not_seen(
     shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
 ) -> None:
