@@ -71,10 +71,9 @@ def serve(
 ) -> None:
     """Serve a judge over HTTP.
 
-    POST /v1/score takes exchanges; /v1/decisions (OpenAI) takes typed questions about one exchange;
-    /v1/chat/completions grades for tools that support only chat models; / is a page to try it. With "unit":
-    "conversation" in /v1/score, or the model `conversation` elsewhere, all turns are scored as one.
-    Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
+    POST /v1/score takes exchanges; /v1/chat/completions grades for tools that support only chat models; / is
+    a page to try it. With "unit": "conversation" in /v1/score, or the model `conversation` in chat
+    completions, all turns are scored as one. Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
     Nothing that is sent is stored or logged. The first SIGTERM or Ctrl-C finishes the accepted requests. With
     --stdio it is a child process of another program, as the Python client `empathy_judge` starts it.
 

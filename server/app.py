@@ -3,40 +3,32 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, Response
 
 from empathy_judge import reports
+from empathy_judge.data import input_limits
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.input_limits import LARGEST_BODY, LONGEST_EXCHANGE, MOST_EXCHANGES, MOST_QUEUED
-from empathy_judge.data.records import EMOTIONS, GOOD_ABOVE, Exchange, Judgment, unscored
+from empathy_judge.data.records import EMOTIONS, GOOD_ABOVE, Exchange, Judgment
 from empathy_judge.data.tables import to_json
 from empathy_judge.judge.explanation import check_explainable
-from empathy_judge.server import chat_completions, decisions
+from empathy_judge.server import chat_completions
 from empathy_judge.server.http_errors import RequestRefused
 from empathy_judge.server.middleware import Metrics, log, place_of, send_page
-from empathy_judge.server.requests import (
-    NoExchange,
-    ScoreRequest,
-    SharesRequest,
-    make_strict_app,
-    read_input,
-    read_turns,
-)
-from empathy_judge.server.served_judge import PROBE, BadJudgment, ServedJudge
+from empathy_judge.server.requests import Objects, StrictModel, make_strict_app, read_row
+from empathy_judge.server.served_judge import BadJudgment, ServedJudge
 from empathy_judge.server.work_queue import QueueFull, Task, WorkQueue
 
 REFUSALS: Final = {
-    400: "The body is not JSON, or a field or a question is not supported; the message names it.",
+    400: "The body is not JSON, or a field is not supported; the message names it.",
     401: "The key is missing or wrong.",
     404: "There is no such model.",
     408: "The body did not arrive in time.",
@@ -46,16 +38,37 @@ REFUSALS: Final = {
     502: "The judge's own server failed.",
     503: "Too many exchanges are waiting; Retry-After is the number of seconds to wait.",
 }
+Unit = Literal["reply", "conversation"]
 LAST_SECONDS: Final = 3.0  # to finish the runs under way at shutdown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """Limits of one request and of the queue."""
 
-    queue: int = MOST_QUEUED
-    exchanges: int = MOST_EXCHANGES
-    body: int = LARGEST_BODY
+    queue: int = input_limits.MOST_QUEUED
+    exchanges: int = input_limits.MOST_EXCHANGES
+    body: int = input_limits.LARGEST_BODY
+
+
+class ScoreBody(StrictModel):
+    """Exchanges to judge; `explain` adds the effect of each part of a reply on its score.
+
+    An exchange has the fields of a row of `responses.jsonl`, or `messages` that end with the reply.
+    `unit` is what is judged as one: the last reply (`reply`), or a row with all its turns
+    (`conversation`). The default is the unit of the server's judge.
+    """
+
+    exchanges: Objects = Field(min_length=1)
+    explain: bool = False
+    unit: Unit | None = None
+
+
+class SharesBody(StrictModel):
+    """Judgments as `/v1/score` returned them, their `unit`, and the random `seed` of the intervals."""
+
+    judgments: Objects
+    unit: Unit | None = None
+    seed: int = Field(default=0, ge=0, lt=2**32)
 
 
 class ErrorBody(BaseModel):
@@ -154,22 +167,14 @@ class JudgmentService:
             message = f"exchanges: {len(rows)}; at most {most} are accepted per request"
             raise RequestRefused(400, message, param="exchanges")
         exchanges: dict[str, Exchange] = {}
-        for place, row in enumerate(rows):
-            exchange = read_turns(row, place=f"exchanges.{place}", number=place + 1)
-            self.check_length(exchange, f"exchanges.{place}")
+        for index, row in enumerate(rows):
+            place = f"exchanges.{index}"
+            exchange = read_row(row, place=place, number=index + 1)
             if exchange.id in exchanges:
-                here = f"exchanges.{place}.id"
-                raise RequestRefused(400, f"{here}: {exchange.id[:40]!r} is a duplicate", param=here)
+                message = f"{place}.id: {exchange.id[:40]!r} is a duplicate"
+                raise RequestRefused(400, message, param=f"{place}.id")
             exchanges[exchange.id] = exchange
         return list(exchanges.values())
-
-    def check_length(self, exchange: Exchange, place: str) -> None:
-        """Refuse an exchange whose texts are too long together."""
-        turns = (turn.text for turn in exchange.dialogue)
-        size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
-        if size > LONGEST_EXCHANGE:
-            message = f"{place}: {size:,} characters in total; at most {LONGEST_EXCHANGE:,} are accepted"
-            raise RequestRefused(400, message, param=place)
 
     async def run(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
         """Return the results of tasks, unless the queue is full or the client leaves."""
@@ -183,12 +188,7 @@ class JudgmentService:
             message = f"too many exchanges are waiting; try again in {full.seconds} s"
             after = {"Retry-After": str(full.seconds)}
             raise RequestRefused(503, message, code="queue_full", headers=after) from None
-
-        async def wait_until_gone() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-
-        gone = asyncio.ensure_future(wait_until_gone())
+        gone = asyncio.ensure_future(_wait_until_gone(request))
         results = asyncio.gather(*map(asyncio.wrap_future, job.results))
         # Marked as retrieved: asyncio logs an error, with its message, that nobody waits for.
         results.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -197,8 +197,8 @@ class JudgmentService:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if results.done():
                 return results.result()
-        except BadJudgment:
-            raise
+        except BadJudgment as error:
+            raise RequestRefused(400, str(error), param="judgments") from None
         except UserError as error:  # the judge's own server, budget or key
             raise RequestRefused(502, f"the judge failed: {error}", code="judge_failed") from None
         except Exception as error:
@@ -209,7 +209,7 @@ class JudgmentService:
             job.drop()
         raise RequestRefused(499, "the client left")
 
-    async def score(self, request: Request, body: ScoreRequest) -> list[dict[str, Any]]:
+    async def score(self, request: Request, body: ScoreBody) -> list[dict[str, Any]]:
         """Judge exchanges into rows, with the parts of their replies where `explain` is set."""
         served = self.of_unit(body.unit)
         if body.explain:
@@ -229,18 +229,18 @@ class JudgmentService:
             self.metrics.count_judgment(row["label"])
         return rows
 
-    async def judge(self, request: Request, served: ServedJudge, read: Callable[[], Exchange]) -> Judgment:
-        """Judge the exchange that `read` finds in a request; without one, the judgment is unscored."""
-        try:
-            exchange = read()
-        except NoExchange as nothing:
-            judgment = unscored(PROBE, str(nothing))
-        else:
-            self.check_length(exchange, "input")
-            task = Task(partial(served.judge.judge, exchange), served.count_runs(exchange))
-            (judgment,) = await self.run(request, [task])
+    async def judge(self, request: Request, served: ServedJudge, exchange: Exchange) -> Judgment:
+        """Judge one exchange."""
+        task = Task(partial(served.judge.judge, exchange), served.count_runs(exchange))
+        judgment: Judgment
+        (judgment,) = await self.run(request, [task])
         self.metrics.count_judgment(judgment.label)
         return judgment
+
+
+async def _wait_until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _returns(answer: type[BaseModel]) -> dict[str, Any]:
@@ -259,31 +259,21 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
     served = service.served
 
     @app.post("/v1/score", **_returns(ScoreAnswer))
-    async def score(request: Request, body: ScoreRequest) -> Response:
+    async def score(request: Request, body: ScoreBody) -> Response:
         rows = await service.score(request, body)
         return _send_json({**service.of_unit(body.unit).about(rows), "judgments": rows})
 
     @app.post("/v1/shares", **_returns(SharesAnswer))
-    async def shares(request: Request, body: SharesRequest) -> Response:
+    async def shares(request: Request, body: SharesBody) -> Response:
         task = Task(partial(service.of_unit(body.unit).shares, body.judgments, seed=body.seed))
-        try:
-            (summary,) = await service.run(request, [task])
-        except BadJudgment as error:
-            raise RequestRefused(400, str(error), param="judgments") from None
+        (summary,) = await service.run(request, [task])
         return _send_json(summary)
-
-    @app.post("/v1/decisions", **_returns(decisions.Decision))
-    async def decide(request: Request, body: decisions.DecisionRequest) -> Response:
-        model = service.find_model(body.model)
-        decisions.check_questions(body.questions, model)
-        judgment = await service.judge(request, model, partial(read_input, body.input, place="input"))
-        return _send_json(decisions.write_decision(body, judgment, model))
 
     @app.post("/v1/chat/completions", **_returns(chat_completions.Completion))
     async def complete(request: Request, body: chat_completions.ChatRequest) -> Response:
         model = service.find_model(body.model)
         answer = chat_completions.read_format(body)
-        judgment = await service.judge(request, model, partial(chat_completions.read_chat, body))
+        judgment = await service.judge(request, model, chat_completions.read_chat(body))
         name = f"{model.judge.name} {model.judge.version}"
         return _send_json(chat_completions.write_completion(body, answer, judgment, name))
 

@@ -1,25 +1,25 @@
 """`/v1/chat/completions`: the judge for tools that only know chat models; it answers a label or JSON."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import log
 from secrets import token_hex
 from time import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from empathy_judge.data.input_limits import MOST_ALTERNATIVES, MOST_FIELDS
+from empathy_judge.data.input_limits import LONGEST_OPTION, MOST_ALTERNATIVES, MOST_FIELDS
 from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
-from empathy_judge.server.decisions import label_of
 from empathy_judge.server.http_errors import RequestRefused
-from empathy_judge.server.requests import Objects, StrictModel, read_input
+from empathy_judge.server.requests import Messages, StrictModel, join_messages, parse_object, read_row
 
 GOOD: Final = LABELS[-1]
 LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0
 LABEL_NAMES: Final = ("label", "rating", "verdict", "category", "choice", "grade")
 SAMPLE: Final = judgment_of(Exchange(id="", prompt="", response=""), {"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
+MOST_ON_SCALE: Final = 1e9
+FILLABLE: Final = "labels (an enum), booleans, numbers, texts and probabilities by label"
 
 
 class AnswerSchema(StrictModel):
@@ -51,13 +51,13 @@ class FunctionTool(StrictModel):
 class ChatRequest(StrictModel):
     """An exchange in the messages, and the format of the answer.
 
-    The last message is a user's whose whole text is the exchange as `/v1/decisions` reads it. Or it is an
-    assistant's: then the messages are the conversation. Instructions are not read: the judge has its own
-    rubric. `response_format` or `tools` set the format.
+    The messages end with the assistant's reply. Or the last one is a user's, and its whole text is a JSON
+    object with `prompt` and `response`, and optionally `situation`, `emotion` and `dialogue`. Instructions
+    are not read: the judge has its own rubric. `response_format` or `tools` set the format.
     """
 
     model: str
-    messages: Objects = Field(min_length=1)
+    messages: Messages = Field(min_length=1)
     response_format: ResponseFormat | None = None
     tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
     tool_choice: str | FunctionTool | None = None
@@ -79,8 +79,7 @@ class Completion(BaseModel):
     judgment: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFormat:
+class AnswerFormat(NamedTuple):
     """The format of an answer: a label unless `is_json`, else the `schema`'s fields, in a call of `tool`."""
 
     is_json: bool = False
@@ -89,14 +88,19 @@ class AnswerFormat:
 
 
 def read_chat(request: ChatRequest) -> Exchange:
-    """Read the exchange to judge; raise `NoExchange` where there is none."""
-    for name, value, least in (("stream", request.stream, False), ("n", request.n, 1)):
-        if value not in (None, least):
+    """Read the exchange to judge."""
+    for name, value, only in (("stream", request.stream, False), ("n", request.n, 1)):
+        if value not in (None, only):
             raise RequestRefused(400, f"{name}: not supported; leave it out", param=name)
-    place = len(request.messages) - 1
-    if request.messages[place].get("role") == "user":
-        return read_input([request.messages[place]], place=f"messages.{place}")
-    return read_input(request.messages, place="messages")
+    if request.messages[-1].role != "user":
+        return read_row(join_messages(request.messages, "messages"), place="messages")
+    place = f"messages.{len(request.messages) - 1}.content"
+    try:
+        row = parse_object(request.messages[-1].content.encode())
+    except RequestRefused as refused:
+        expected = "a JSON object with prompt and response, or messages that end with the assistant's reply"
+        raise RequestRefused(400, f"{place}: expected {expected}: {refused}", param=place) from None
+    return read_row(row, place=place)
 
 
 def read_format(request: ChatRequest) -> AnswerFormat:
@@ -142,10 +146,7 @@ def write_completion(
         "choices": [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish}],
         "usage": {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens},
         "judgment": {
-            "label": judgment.label,
-            "score": judgment.score,
-            "probabilities": judgment.probabilities,
-            "unscored": judgment.unscored,
+            name: getattr(judgment, name) for name in ("label", "score", "probabilities", "unscored")
         },
     }
 
@@ -171,63 +172,61 @@ def _write_text(answer: AnswerFormat, judgment: Judgment, judge: str) -> str:
     reason = f"{judge}: {parts}. {judgment.rationale or ''}".strip()
     if answer.schema is not None:
         return json.dumps(_fill_schema(answer.schema, judgment, reason))
-    return json.dumps(
-        {
-            "label": judgment.label,
-            "score": _number(judgment, (0, 1)),
-            "pass": judgment.label == GOOD,
-            "reason": reason,
-            "probabilities": dict(judgment.probabilities),
-        }
-    )
+    fields = {"label": judgment.label, "score": _number(judgment, (0, 1)), "pass": judgment.label == GOOD}
+    return json.dumps({**fields, "reason": reason, "probabilities": dict(judgment.probabilities)})
 
 
 def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> dict[str, Any]:
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
-        raise _unsupported("response_format", "the schema has no properties")
-    if len(properties) > MOST_FIELDS:
-        problem = f"the schema has {len(properties):,} properties; at most {MOST_FIELDS} are supported"
-        raise _unsupported("response_format", problem)
-    filled: dict[str, Any] = {}
+    if not isinstance(properties, Mapping) or not 0 < len(properties) <= MOST_FIELDS:
+        expected = f"the schema must have 1 to {MOST_FIELDS} properties"
+        raise _unsupported("response_format", expected)
+    filled = {}
     for name, described in properties.items():
         value = _fill_field(name, _resolve(described, schema), judgment, reason)
         if value is not None:
             filled[name] = value
         elif name in _listed(schema.get("required")):
-            kinds = "labels (an enum), booleans, numbers, texts and probabilities by label"
-            raise _unsupported(
-                "response_format", f"{name[:40]!r} is not supported; the judge returns {kinds}"
-            )
+            problem = f"{name[:40]!r} is not supported; the judge returns {FILLABLE}"
+            raise _unsupported("response_format", problem)
     return filled
 
 
 def _fill_field(name: str, schema: Mapping[str, Any], judgment: Judgment, reason: str) -> Any:
     """Return a field's value by what its schema allows; None where no judgment has such a value."""
     if choices := _listed(schema.get("enum")):
-        if _are_labels(choices):
-            return next(choice for choice in choices if label_of(choice) == judgment.label)
-        return None
+        by_label = _find_labels(choices)
+        return by_label[judgment.label] if by_label else None
     kind = schema.get("type")
     if kind == "boolean":
         return judgment.label == GOOD
     if kind in ("number", "integer"):
-        low, high = schema.get("minimum"), schema.get("maximum")
-        has_ends = all(isinstance(end, int | float) for end in (low, high))
-        value = _number(judgment, (low, high) if has_ends else (0, 1))
+        ends = schema.get("minimum"), schema.get("maximum")
+        has_scale = all(isinstance(end, int | float) and abs(end) <= MOST_ON_SCALE for end in ends)
+        value = _number(judgment, ends if has_scale else (0, 1))
         return round(value) if kind == "integer" else value
     if kind == "string":
         return judgment.label if name.lower() in LABEL_NAMES else reason
     if kind == "object":
         inner = schema.get("properties")
-        names = list(inner) if isinstance(inner, Mapping) else list(LABELS)
-        if _are_labels(names):
-            return {item: (judgment.probabilities or {})[label_of(item)] for item in names}
+        by_label = _find_labels(list(inner) if isinstance(inner, Mapping) else LABELS)
+        return {item: (judgment.probabilities or {})[label] for label, item in by_label.items()} or None
     return None
 
 
-def _are_labels(options: list[Any]) -> bool:
-    return len(options) == len(LABELS) and sorted(map(label_of, options)) == sorted(LABELS)
+def _find_labels(options: Sequence[Any]) -> dict[Any, Any]:
+    """Return each label's option, in any case, with or without a description; nothing unless all are there.
+
+    >>> _find_labels([" bad", "Good: warm", "OKAY"])
+    {'Bad': ' bad', 'Okay': 'OKAY', 'Good': 'Good: warm'}
+    >>> _find_labels(["Bad", "Good"]), _find_labels([True, 1, "Bad"])
+    ({}, {})
+    """
+    short = [item[:LONGEST_OPTION] if isinstance(item, str) else "" for item in options[: len(LABELS) + 1]]
+    names = [item.partition(":")[0].strip().capitalize() for item in short]
+    if sorted(names) != sorted(LABELS):
+        return {}
+    return {label: options[names.index(label)] for label in LABELS}
 
 
 def _resolve(described: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -249,7 +248,7 @@ def _resolve(described: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def _number(judgment: Judgment, scale: tuple[Any, Any]) -> float:
     """Return the expected label on a scale: the low end is Bad, the middle Okay, the high end Good."""
     assert judgment.score is not None
-    low, high = map(float, scale)
+    low, high = scale
     return round(low + (high - low) * (judgment.score - 1) / 2, 6)
 
 

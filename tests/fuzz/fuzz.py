@@ -233,9 +233,8 @@ def _memory() -> str | None:
 
 PATHS: Final = {
     "score.request": "/v1/score",
-    "decisions.request": "/v1/decisions",
     "chat.request": "/v1/chat/completions",
-    "empathy_judge.rating.request": "/r/{token}/ratings",
+    "rating.request": "/r/{token}/ratings",
 }
 
 
@@ -249,7 +248,7 @@ def _client(name: str) -> Any:
     from empathy_judge.server.app import make_app
     from empathy_judge.server.served_judge import ServedJudge
 
-    if name != "empathy_judge.rating.request":
+    if name != "rating.request":
         client = TestClient(make_app(ServedJudge(load_judge("length"), None)), base_url="http://127.0.0.1")
     else:
         folder = Path(tempfile.mkdtemp(prefix="fuzz-plan-"))

@@ -77,7 +77,7 @@ def numbers(line: str) -> list[float]:
 @pytest.mark.slow
 def test_langchain(server: str, judgment: dict[str, Any], tmp_path: Path) -> None:
     (decided,) = run_section("LangChain", str(find_clients()), server, tmp_path)
-    expected = [judgment["score"] - 1, *judgment["probabilities"].values()]
+    expected = [(judgment["score"] - 1) / 2, *judgment["probabilities"].values()]
     assert numbers(decided) == pytest.approx(expected, abs=1e-6)
 
 
@@ -86,7 +86,7 @@ def test_langchain(server: str, judgment: dict[str, Any], tmp_path: Path) -> Non
 def test_litellm(server: str, judgment: dict[str, Any], tmp_path: Path) -> None:
     local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # else it asks the network for prices
     (decided,) = run_section("LiteLLM", sys.executable, server, tmp_path, **local)
-    expected = [judgment["score"] - 1, *judgment["probabilities"].values()]
+    expected = [(judgment["score"] - 1) / 2, *judgment["probabilities"].values()]
     assert numbers(decided) == pytest.approx(expected, abs=1e-6)
 
 

@@ -200,7 +200,7 @@ def test_headers_sent_byte_by_byte_are_cut_off(first: bytes) -> None:
 
 
 def test_a_body_sent_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("empathy_judge.server.requests.BODY_TIMEOUT", 0.3)
+    monkeypatch.setattr("empathy_judge.data.input_limits.BODY_TIMEOUT", 0.3)
     with serving(load_judge("length"), idle_seconds=0.3) as url, raw_connection(url) as connection:
         head = post("/v1/score", b"x" * 1_000_000).partition(b"\r\n\r\n")[0]
         assert drip(connection, head + b"\r\n\r\n").startswith(b"HTTP/1.1 408")
@@ -322,7 +322,7 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("path", ["/v1/score", "/v1/decisions", "/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/shares", "/v1/chat/completions"])
 def test_a_malformed_body_is_refused(client: httpx.Client, path: str) -> None:
     answers = {name: client.post(path, content=body, headers=JSON) for name, body in BODIES.items()}
     assert not {name: answer.text for name, answer in answers.items() if answer.status_code != 400}

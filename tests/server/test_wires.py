@@ -1,8 +1,7 @@
-"""The server gives what `score` gives, through every door it has and to every client it claims."""
+"""The server gives what `score` gives; its page, its models and its metrics."""
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -11,27 +10,20 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from repository import ROOT, TESTS
-from served import NO_CLIENTS, WaitingJudge, ask, exchanges, find_clients, serving
-from servers import ScriptedServer, answer_decisions, known_component
+from repository import ROOT
+from served import WaitingJudge, ask, exchanges, serving
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import GOOD_ABOVE, LABELS, Exchange
+from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.explanation import explain
-from empathy_judge.judge.llm.decision import DecisionJudge
-from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 from empathy_judge.server import app
 from empathy_judge.server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
-CLIENT = TESTS / "support" / "official_client.py"
 JUDGE = "classifier"
-CLOSE = 1e-6
-LEVELS = [{"label": label} for label in LABELS]
-SCORE = {"type": "score", "instructions": "How empathetic?", "levels": LEVELS}
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +64,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def assert_same(found: dict[str, float], judgment: dict[str, Any], *, within: float = CLOSE) -> None:
-    assert found == pytest.approx(judgment["probabilities"], abs=within)
-
-
 def test_score_gives_the_very_rows(client: httpx.Client, rows: Path, scored: list[dict[str, Any]]) -> None:
     answer = client.post("/v1/score", json={"exchanges": read_lines(rows)})
     assert answer.status_code == 200
@@ -99,91 +87,19 @@ def test_explanations_are_those_of_the_command(
     assert [part["effect"] for part in parts] == [part.effect for part in expected.parts]
 
 
-def as_messages(row: dict[str, Any]) -> list[dict[str, Any]]:
-    roles = {"speaker": "user", "listener": "assistant"}
-    earlier = [{"role": roles[turn["speaker"]], "content": turn["text"]} for turn in row.get("dialogue", ())]
-    reply = [{"type": "output_text", "text": row["response"]}]
-    return [
-        *earlier,
-        {"role": "user", "content": row["prompt"]},
-        {"type": "message", "role": "assistant", "content": reply},
-    ]
-
-
-def test_decisions_give_the_same_probabilities(
-    client: httpx.Client, rows: Path, scored: list[dict[str, Any]]
-) -> None:
-    for row, judgment in zip(read_lines(rows), scored, strict=True):
-        given = json.dumps(row) if "emotion" in row else as_messages(row)
-        asked = {"model": JUDGE, "input": given, "questions": [SCORE]}
-        answer = client.post("/v1/decisions", json=asked)
-        assert answer.status_code == 200, answer.text
-        (score,) = answer.json()["answers"]
-        assert_same({level["label"]: level["probability"] for level in score["probabilities"]}, judgment)
-        assert score["score"] == pytest.approx(judgment["score"] - 1), "levels count from 0"
-        assert [level["value"] for level in score["probabilities"]] == [0, 1, 2]
-        assert 0 <= score["confidence"] <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_clients() is None, reason=NO_CLIENTS)
-def test_the_official_client_works_unchanged(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
-    command = [str(find_clients()), "-I", str(CLIENT), f"{server}/v1", JUDGE, str(rows)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["version"].startswith("3.")
-    assert found["models"] == [JUDGE]
-    for read, judgment in zip(found["answers"][:4], scored, strict=False):  # it sends no earlier turns
-        assert read["type"] == "AnswerAnswerResourceScore"
-        assert_same(read["probabilities"], judgment)
-        assert_same(read["choice"], judgment)
-        assert read["score"] == pytest.approx(judgment["score"] - 1)
-        assert read["graded"] == judgment["label"]
-        assert_same(read["logprobs"], judgment)
-    assert found["unknown_model"] == ["NotFoundError", 404, "model_not_found", "model"]
-    assert found["unknown_question"] == ["BadRequestError", 400, "unsupported_question", "questions.0"]
-    assert found["no_exchange"] == ["refusal"]
-
-
-def test_components_come_from_a_judge_that_has_them() -> None:
-    """A decision model behind our server: its predicates pass through."""
-    exchange = Exchange(id="1", prompt="I lost my keys.", response="Oh no!")
-    names = ("cognitive", "affective", "compassionate")
-    asked = {
-        "model": "decision",
-        "input": json.dumps({"prompt": exchange.prompt, "response": exchange.response}),
-        "questions": [SCORE, *({"type": "predicate", "name": n, "instructions": "?"} for n in names)],
-    }
-    with ScriptedServer(answer_decisions) as upstream:
-        judge = DecisionJudge(base_url=upstream.base_url, model="m")
-        with serving(judge) as url:
-            body = ask(f"{url}/v1/decisions", json=asked).raise_for_status().json()
-    text = f"{delimit_exchange(exchange).notice}\n\n{delimit_exchange(exchange).text}"
-    assert [item["type"] for item in body["answers"]] == ["score", *["predicate"] * 3]
-    assert [item["probability"] for item in body["answers"][1:]] == [known_component(text, n) for n in names]
-    assert body["usage"]["input_tokens"] == 1000
-
-
-def test_our_decision_judge_may_ask_our_server(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
-    judge = DecisionJudge(base_url=f"{server}/v1", model=JUDGE)
-    for exchange, judgment in zip(read_exchanges(rows), scored, strict=True):
-        assert_same(dict(judge.judge(exchange).probabilities or {}), judgment, within=1e-5)
-    judge.close()
-
-
 def test_unscored_stays_unscored() -> None:
     judge = WaitingJudge()
-    judge.let(3)
+    judge.let(2)
     row = exchanges("a", prompt="unscored")["exchanges"][0]
     with serving(judge) as url:
         native = ask(f"{url}/v1/score", json={"exchanges": [row]})
-        asked = {"model": "waiting", "input": json.dumps(row), "questions": [{**SCORE, "name": "e"}]}
-        decided = ask(f"{url}/v1/decisions", json=asked)
-    assert (native.status_code, decided.status_code) == (200, 200)
+        chat = {"model": "waiting", "messages": [{"role": "user", "content": json.dumps(row)}]}
+        graded = ask(f"{url}/v1/chat/completions", json=chat)
     (judgment,) = native.json()["judgments"]
     assert (judgment["label"], judgment["probabilities"], judgment["unscored"]) == (None, None, "as told")
-    assert decided.json()["answers"] == [{"type": "refusal", "name": "e", "reason": "unscored: as told"}]
+    (choice,) = graded.json()["choices"]
+    assert (choice["message"]["content"], choice["message"]["refusal"]) == (None, "unscored: as told")
+    assert graded.json()["judgment"]["label"] is None
 
 
 def test_a_calibration_that_expires_is_no_longer_applied() -> None:
@@ -192,54 +108,6 @@ def test_a_calibration_that_expires_is_no_longer_applied() -> None:
     assert served.about()["calibration"]
     day = date(2099, 1, 1)
     assert served.about()["calibration"] is None and "expired" in served.about()["note"]
-
-
-@pytest.mark.parametrize(
-    ("question", "says"),
-    [
-        ({**SCORE, "levels": LEVELS[::-1]}, "Bad, Okay, Good, in this order"),
-        ({**SCORE, "levels": LEVELS[:2]}, "Bad, Okay, Good, in this order"),
-        ({**SCORE, "levels": [{"label": str(n)} for n in range(1, 6)]}, "in this order"),
-        (
-            {"type": "choice", "instructions": "?", "choices": [{"value": True}, {"value": False}]},
-            "and nothing else",
-        ),
-        ({"type": "predicate", "instructions": "Is it raining?"}, "known predicates: good, cognitive"),
-        ({"type": "predicate", "instructions": "?", "name": "affective"}, "does not score components"),
-    ],
-)
-def test_questions_it_cannot_answer_are_refused(
-    client: httpx.Client, question: dict[str, Any], says: str
-) -> None:
-    row = {"prompt": "I won!", "response": "Lovely!"}
-    asked = {"model": JUDGE, "input": json.dumps(row), "questions": [question]}
-    answer = client.post("/v1/decisions", json=asked)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["type"], error["param"]) == (
-        400,
-        "invalid_request_error",
-        "questions.0",
-    )
-    assert says in error["message"] and error["message"].startswith("questions.0: ")
-
-
-def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.Client) -> None:
-    """Under any name; the predicate `good` is the probability that the label is Good."""
-    asked = {
-        "model": JUDGE,
-        "input": json.dumps({"input": "I won!", "output": "Lovely!"}),
-        "questions": [
-            {**SCORE, "name": "how warm?"},
-            {"type": "predicate", "name": "rain", "instructions": "Is it raining?"},
-            {"type": "predicate", "name": "good", "instructions": "Is it good?"},
-            {**SCORE, "levels": LEVELS[:2]},
-        ],
-    }
-    score, rain, good, short = client.post("/v1/decisions", json=asked).raise_for_status().json()["answers"]
-    assert (score["name"], score["type"]) == ("how warm?", "score")
-    assert (rain["type"], rain["name"], short["type"]) == ("refusal", "rain", "refusal")
-    assert "instructions are ignored" in rain["reason"] and "in this order" in short["reason"]
-    assert good["probability"] == score["probabilities"][2]["probability"]
 
 
 def test_the_models_health_metrics_and_description(client: httpx.Client) -> None:
@@ -251,7 +119,7 @@ def test_the_models_health_metrics_and_description(client: httpx.Client) -> None
     assert 'empathy_requests_total{path="/health",status="200"}' in metrics
     assert "empathy_queue_judgments 0.0" in metrics
     described = client.get("/openapi.json").json()
-    assert {"/v1/score", "/v1/decisions", "/v1/models", "/health"} <= set(described["paths"])
+    assert {"/v1/score", "/v1/chat/completions", "/v1/models", "/health"} <= set(described["paths"])
     assert [client.get(path).status_code for path in ("/docs", "/redoc")] == [404, 404]
 
 

@@ -17,11 +17,8 @@ from empathy_judge.judge.llm.prompted import PromptedJudge
 SIZE = 1_000_000
 MOST = 10  # times the CPU time of a harmless body of the same size
 ORDINARY = "Oh no! Where did you see them last? "
-MARK = "0123456789abcdef"
-DELIMITED = f"Between the lines that bear the mark {MARK} stands"
 # Text that a pattern with two unbounded repeats, or a loop of replacements, reads again and again.
 WORST = ("\n", " ", "<", "a ", "[[ ## ##", " ##", "=== ", ". ", "** ", "say ", "{", "[", '{"a":', "<think>")
-ASKED = '{"model":"prompted","questions":[{"type":"predicate","name":"good","instructions":"?"}],'
 CHAT = '{"model":"prompted","messages":[{"role":"user","content":"x"}],'
 SCHEMA = CHAT + '"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{'
 
@@ -49,14 +46,6 @@ def replies(unit: str, start: str = "") -> bytes:
 
 TEXTS: Bodies = {
     "/v1/score": (replies(ORDINARY), [replies(unit, "[[") for unit in WORST]),
-    "/v1/decisions": (
-        repeat(f'{ASKED}"input":"', ORDINARY, '"}'),
-        [repeat(f'{ASKED}"input":"', json.dumps(unit)[1:-1], '"}') for unit in WORST]
-        + [
-            repeat(f'{ASKED}"input":"{DELIMITED}', f"\\n--- {MARK} a", f'\\n=== {MARK} end ==="}}'),
-            repeat(f'{ASKED}"input":"', f"=== {MARK} exchange ===\\n", '"}'),
-        ],
-    ),
     "/v1/chat/completions": (
         repeat('{"model":"prompted","messages":[{"role":"user","content":"', ORDINARY, '"}]}'),
         [
@@ -68,7 +57,7 @@ TEXTS: Bodies = {
     ),
 }
 MESSAGE = '{"role":"user","content":"Hm."}'
-JUDGMENT = '{"id":"1","model":"m","content":"a","prompt_digest":"a","unscored":"no words"}'
+JUDGMENT = '{"id":"1","model":"m","content_digest":"a","prompt_digest":"a","unscored":"no words"}'
 VALUES: Bodies = {
     "/v1/score": (
         repeat(f'{{"exchanges":[{{"messages":[{MESSAGE}', f",{MESSAGE}", "]}]}"),
@@ -76,14 +65,6 @@ VALUES: Bodies = {
             repeat('{"exchanges":[7', ",7", "]}"),
             repeat('{"exchanges":[{"messages":[7', ",7", "]}]}"),
             repeat('{"exchanges":[{"prompt":"a","response":"b","dialogue":[7', ",7", "]}]}"),
-        ],
-    ),
-    "/v1/decisions": (
-        repeat(f'{ASKED}"input":[{MESSAGE}', f",{MESSAGE}", "]}"),
-        [
-            repeat(f'{ASKED}"input":[7', ",7", "]}"),
-            repeat(f'{ASKED}"input":"[7', ",7", ']"}'),
-            repeat(ASKED.replace('"?"}],', "[7"), ",7", ']}],"input":"x"}'),
         ],
     ),
     "/v1/chat/completions": (

@@ -32,14 +32,8 @@ CHECKED = {
     "response_schema_conformance",
 }
 ROW = {"prompt": "I lost my dog.", "response": "Oh no! \u00e9 \U0001f600", "dialogue": [], "id": 7}
-LEVELS = [{"label": label} for label in ("Bad", "Okay", "Good")]
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/score": {"exchanges": [ROW, {**ROW, "id": 8}], "explain": True},
-    "/v1/decisions": {
-        "model": "length",
-        "input": json.dumps(ROW),
-        "questions": [{"type": "score", "instructions": "?", "levels": LEVELS}],
-    },
     "/v1/chat/completions": {
         "model": "length",
         "messages": [{"role": "user", "content": json.dumps(ROW)}],
