@@ -248,7 +248,7 @@ def _resolve(described: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def _number(judgment: Judgment, scale: tuple[Any, Any]) -> float:
     """Return the expected label on a scale: the low end is Bad, the middle Okay, the high end Good."""
     assert judgment.score is not None
-    low, high = scale
+    low, high = map(float, scale)
     return round(low + (high - low) * (judgment.score - 1) / 2, 6)
 
 
