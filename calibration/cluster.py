@@ -161,14 +161,9 @@ class Contrast:
             return float(abs(self.effect) < 1e-12)
         return float(2 * stdtr(self.freedom, -abs(self.effect / self.error)))
 
-    def detectable(self, *, looks: int = 1) -> float:
-        """The least effect that is found with the power `POWER` at 95% confidence.
-
-        Where one of several `looks` has an effect, that one must pass at 5% divided by their number.
-        """
-        if not self.is_defined:
-            return math.nan
-        return self.error * reach(self.freedom, looks=looks)
+    def detectable(self) -> float:
+        """Return the least effect that is found with the power `POWER` at 95% confidence."""
+        return self.error * reach(self.freedom) if self.is_defined else math.nan
 
 
 UNDEFINED_CONTRAST: Final = Contrast(effect=math.nan, error=math.nan, freedom=math.nan)
@@ -213,17 +208,16 @@ def contrast(
     return Contrast(effect=effect, error=math.sqrt(variance), freedom=freedom)
 
 
-def reach(freedom: float, *, looks: int = 1, power: float = POWER) -> float:
-    """How many standard errors an effect must have to be found with this power.
+def reach(freedom: float) -> float:
+    """Return how many standard errors an effect must have to be found with the power `POWER`.
 
-    >>> round(reach(1000), 2), round(reach(9), 2), round(reach(1000, looks=32), 2)
-    (2.8, 3.15, 4.01)
+    >>> round(reach(1000), 2), round(reach(9), 2)
+    (2.8, 3.15)
     """
     from scipy.special import nctdtrinc
 
-    least = float(t_quantile(freedom, 1 - (1 - CONFIDENCE) / looks))
-    # The center of a t whose draws pass `least` that often; beyond 1e5 degrees all is normal.
-    return float(nctdtrinc(min(freedom, 1e5), 1 - power, least))
+    # The center of a t whose draws pass the quantile that often; beyond 1e5 degrees all is normal.
+    return float(nctdtrinc(min(freedom, 1e5), 1 - POWER, float(t_quantile(freedom))))
 
 
 def _basis(feature: Floats, strata: Integers | None, root: Floats) -> tuple[Floats, float]:

@@ -1,6 +1,6 @@
 """Report sections on where a judge fails: biases and the worst disagreements."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import isfinite
 
 from empathy_judge.calibration.bias.audits import Finding
@@ -11,21 +11,14 @@ from empathy_judge.data.text import ends_of, listed, number, show_estimate
 from empathy_judge.reports.charts import Line, Mark, dot_plot, signed_tick, span
 from empathy_judge.reports.page import Example, Figure, Section, table_of
 
-CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
-MOST_LINES = 20  # in one figure
-FEWEST = 30  # ratings of a model or emotion below which its effect is not drawn
 MOST_EXAMPLES = 10
 
 
-def bias_section(report: CalibrationReport) -> Section | None:
+def bias_section(report: CalibrationReport) -> Section:
     """Return a forest plot of every audit: the effect found, and the effect that is detectable."""
     findings = report.findings
-    if not findings:
-        return None
-    found = [_about(item) for item in findings if item.verdict == "found"]
+    found = [item.audit for item in findings if item.verdict == "found"]
     hidden = sum(item.verdict == "could not have been found" for item in findings)
-    drawn = [item for item in findings if item.about_ratings >= FEWEST]
-    left_out = len(findings) - len(drawn)
     return Section(
         name="bias",
         title="Biases, and what was detectable",
@@ -33,19 +26,18 @@ def bias_section(report: CalibrationReport) -> Section | None:
             f"Is the judge's error larger for some {NOUNS[report.judge.unit]} than for others? Each effect is"
             " in points of score. The gray band shows effects that are too small to be detected with 80% "
             f"power. An effect of {number(findings[0].threshold)} points matters.",
-            f"Found: {listed(found)}. Not detectable: {hidden} of {len(findings)}."
-            + (f" {left_out} with fewer than {FEWEST} ratings are not shown." if left_out else ""),
+            f"Found: {listed(found)}. Not detectable: {hidden} of {len(findings)}.",
         ),
         key=(("found", "found"), ("raw", "not found"), ("band", "too small to be detected")),
-        figures=tuple(_forests(drawn)),
+        figures=(_forest(findings),),
         tables=(
             table_of(
                 findings,
                 {
-                    "audit": lambda item: f"{item.audit}: {item.about}" if item.about else item.audit,
+                    "audit": lambda item: item.audit,
                     "effect": lambda item: show_estimate(item.effect, digits=3),
                     "detectable": lambda item: number(item.detectable, 3),
-                    "p, adjusted": lambda item: number(item.p, 3),
+                    "p": lambda item: number(item.p, 3),
                     "outcome": _outcome,
                     "ratings": lambda item: item.ratings,
                     "question": lambda item: item.what,
@@ -58,54 +50,27 @@ def bias_section(report: CalibrationReport) -> Section | None:
     )
 
 
-def _about(finding: Finding) -> str:
-    return finding.about or finding.audit
-
-
-def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
-    """Draw the single audits, the models, and the emotions in two halves, the highest error first."""
-    general = [item for item in findings if item.audit not in CAPTIONS]
-    if general:
-        yield _forest(general, "general", "Overall", _domain(general))
-    for audit, caption in CAPTIONS.items():
-        items = sorted(
-            (item for item in findings if item.audit == audit),
-            key=lambda item: -(item.effect.value if isfinite(item.effect.value) else 0.0),
-        )
-        domain = _domain(items)
-        half = (len(items) + 1) // 2 if len(items) > MOST_LINES else len(items)
-        for start in range(0, len(items), half or 1):
-            which = "" if half == len(items) else (", higher" if not start else ", lower")
-            drawn = items[start : start + half]
-            yield _forest(drawn, f"{audit}-{start}", f"{caption}{which}", domain)
-
-
-def _domain(findings: Sequence[Finding]) -> tuple[float, float]:
-    """Return the span of the effects and the threshold; a wider band is cut off at the edge."""
+def _forest(findings: Sequence[Finding]) -> Figure:
     ends = [end for item in findings for end in (*ends_of(item.effect), item.threshold, -item.threshold)]
-    return span(ends, least=0.05)
-
-
-def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[float, float]) -> Figure:
     return dot_plot(
-        caption,
+        "Effects on the judge's error",
         [
             Line(
-                name=_about(item),
+                name=item.audit,
                 figure=number(item.effect.value, 2, sign=True),
                 marks=(Mark("found" if item.verdict == "found" else "raw", item.effect),),
                 band=(-item.detectable, item.detectable) if isfinite(item.detectable) else None,
             )
             for item in findings
         ],
-        name=f"bias-{name}",
-        title=f"Effects on the judge's error: {caption}",
+        name="bias-general",
+        title="Effects on the judge's error",
         description="; ".join(
-            f"{_about(item)} {show_estimate(item.effect)}, {item.verdict}" for item in findings
+            f"{item.audit} {show_estimate(item.effect)}, {item.verdict}" for item in findings
         ),
         tick=signed_tick,
         reference=0.0,
-        domain=domain,
+        domain=span(ends, least=0.05),  # a wider band is cut off at the edge
     )
 
 

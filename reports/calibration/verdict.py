@@ -27,8 +27,6 @@ BIASES = {  # where a judge's scores are too high or too low
     "length": "for longer {noun} relative to shorter ones",
     "author": "for human {noun} relative to those of language models",
     "valence": "under positive emotions relative to negative ones",
-    "model": "for {about} relative to the other models",
-    "emotion": "for the {about} relative to other emotions",
 }
 SHARES = 100  # a share is shown in percentage points
 
@@ -284,7 +282,7 @@ def _say_bias(report: CalibrationReport) -> str:
 def _bias(finding: Finding, noun: str) -> str:
     """Return the direction of a bias and its size in points of score."""
     way = "too high" if finding.effect.value > 0 else "too low"
-    what = BIASES[finding.audit].format(about=finding.about, noun=noun)
+    what = BIASES[finding.audit].format(noun=noun)
     return f"{way} {what} ({number(finding.effect.value, 2, sign=True)})"
 
 

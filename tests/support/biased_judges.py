@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from empathy_judge.calibration.bias.audits import FOUND, audit
+from empathy_judge.calibration.bias.audits import audit
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.data.records import POSITIVE_EMOTIONS
 
@@ -54,8 +54,8 @@ def rates(draws: int, seed: int) -> tuple[Counter[str], Counter[str], dict[str, 
     detectable: dict[str, list[float]] = {}
     for _ in range(draws):
         paired, (words, emotion) = draw(rng)
-        for finding in audit(paired, words=words, emotion=emotion)[1:4]:
-            alarms[finding.audit] += finding.verdict == FOUND
+        for finding in audit(paired, words=words, emotion=emotion)[1:]:
+            alarms[finding.audit] += finding.verdict == "found"
             detectable.setdefault(finding.audit, []).append(finding.detectable)
     planted = {name: float(np.mean(values)) for name, values in detectable.items()}
     found: Counter[str] = Counter()
@@ -63,5 +63,5 @@ def rates(draws: int, seed: int) -> tuple[Counter[str], Counter[str], dict[str, 
         for _ in range(draws):
             paired, (words, emotion) = draw(rng, **{name: planted[name]})
             finding = audit(paired, words=words, emotion=emotion)[place]
-            found[name] += finding.verdict == FOUND and finding.effect.value > 0
+            found[name] += finding.verdict == "found" and finding.effect.value > 0
     return alarms, found, planted

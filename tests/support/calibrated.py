@@ -10,7 +10,6 @@ from empathy_judge.data.judgments import Judged, judgment_of_row
 from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 
 GOOD_SHARES = {"ada": 0.7, "bea/2": 0.5, "cyd": 0.3}
-RARE = "sad"  # the emotion with too few ratings to be told
 World = tuple[list[Judged], list[Rating], dict[str, Exchange]]
 
 
@@ -25,8 +24,6 @@ def make_world(*, raters: int = 1, prompts: int = 11, beside: str = "", long: st
     exchanges, ratings, knows, guesses = {}, [], [], []
     for number in range(prompts * len(EMOTIONS)):
         emotion = EMOTIONS[number % len(EMOTIONS)]
-        if emotion == RARE and number >= 3 * len(EMOTIONS):
-            continue
         for model, share in {**GOOD_SHARES, "dot": 0.01}.items():
             good = float(np.clip(share + chance.normal(0, 0.05 if share > 0.1 else 0.001), 0.005, 0.95))
             exchange = Exchange(
