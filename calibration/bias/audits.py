@@ -86,8 +86,13 @@ def audit(
             counts > 0,
             "needs replies of several lengths",
         ),
-        "author": (1.0 * is_human, everywhere, every_row, "needs human replies and replies by models"),
-        "valence": (1.0 * is_positive, models, has_emotion, "needs positive and negative emotions"),
+        "author": (
+            is_human.astype(float),
+            everywhere,
+            every_row,
+            "needs human replies and replies by models",
+        ),
+        "valence": (is_positive.astype(float), models, has_emotion, "needs positive and negative emotions"),
     }
     threshold = THRESHOLD * (paired.levels - 1)
     findings = []
