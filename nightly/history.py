@@ -1,8 +1,8 @@
 """The history of all nights: one SQLite file, or a PostgreSQL database by its URL, with the same code.
 
-A night is added in one transaction and once only, also with concurrent writers. Text that one of
-the two databases could not hold (a NUL, a lone surrogate) is stored with the replacement character in its
-place, and a number that is none (nan) as nothing, so that both give back the same.
+A night is added in one transaction and once only, also with concurrent writers. Text that one of the two
+databases cannot hold (a NUL, a lone surrogate) is stored with the replacement character in its place, and a
+number that is undefined (nan) as null, so that both return the same.
 """
 
 import sqlite3
@@ -15,21 +15,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar, get_origin
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Table,
-    create_engine,
-    delete,
-    event,
-    inspect,
-    select,
-    text,
-)
+import sqlalchemy as sql
+from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate
@@ -52,11 +41,13 @@ from empathy_judge.nightly.schema import (
     Shares,
 )
 
-BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
-FREE: Final = "free some space on its disk, then run the command again; no data was lost"
+BUSY_SECONDS: Final = 30.0  # how long to wait for another process that writes
+KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are stored
+LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
+KINDS: Final = ("results", *(name for name in TABLES if name != "models"))
 FIXES: Final = {  # by a part of SQLite's message
-    "disk I/O error": FREE,
-    "disk is full": FREE,
+    "disk I/O error": "free some space on its disk, then run the command again; no data was lost",
+    "disk is full": "free some space on its disk, then run the command again; no data was lost",
     "readonly database": "change its permissions, or set another history",
     "unable to open": "change the permissions of its folder, or set another history",
     "not a database": "restore a backup, or set another history",
@@ -64,10 +55,15 @@ FIXES: Final = {  # by a part of SQLite's message
     "locked": "wait until the other process is done, then run the command again",
 }
 SECRETS: Final = frozenset({"password", "sslpassword", "passfile"})
+Row = TypeVar("Row")
+
+
+class DamagedRecord(Exception):
+    """A row of a history that cannot be read as its record."""
 
 
 def show_url(url: URL) -> str:
-    """A URL to be printed: without its password, wherever that is.
+    """Return a URL without its password, wherever that is.
 
     >>> show_url(make_url("postgresql+psycopg://me:secret@db/nights?password=secret"))
     'postgresql+psycopg://me:***@db/nights?password=***'
@@ -81,39 +77,15 @@ def show_place(place: str) -> str:
     return show_url(read_url(place)) if "://" in place else place
 
 
-class DamagedRecord(Exception):
-    """A row of a history that holds JSON, but not that of its record."""
-
-
-@contextmanager
-def database_errors(url: URL) -> Iterator[None]:
-    """Turn what a database refuses into an error that names the place and holds no secret and no row."""
-    try:
-        yield
-    except (IntegrityError, DataError):
-        raise  # a bug in this program
-    except DBAPIError as error:
-        reason = " ".join(str(error.orig).split()) or type(error.orig).__name__
-        secrets = [url.password, *(url.query.get(key) for key in SECRETS)]
-        for secret in (item for item in secrets if isinstance(item, str) and item):
-            reason = reason.replace(secret, "***")
-        fix = next((f"; {way}" for sign, way in FIXES.items() if sign in reason), "")
-        raise OperationalError(f"{show_url(url)}: {reason[:300]}{fix}") from None
-    except (JSONDecodeError, UnicodeDecodeError, DamagedRecord) as error:
-        raise OperationalError(
-            f"{show_url(url)}: damaged ({error}); restore a backup, or set another history"
-        ) from None
-
-
 def read_url(url: str | Path) -> URL:
-    """The address of a history, of a path or a URL; what is no such address is refused without showing it."""
+    """Return the address of a history in a file or at a URL; an invalid one is refused without showing it."""
     given = str(url)
     if isinstance(url, Path) or "://" not in given:
         return URL.create("sqlite", database=given)
     try:
         address = make_url(given)
         backend = address.get_backend_name()
-    except (ArgumentError, ValueError):
+    except (exc.ArgumentError, ValueError):
         raise UserError("history: not a valid URL (not shown, because it may contain a key)") from None
     if backend not in ("sqlite", "postgresql"):
         raise UserError(
@@ -122,60 +94,69 @@ def read_url(url: str | Path) -> URL:
     return address.set(drivername="postgresql+psycopg") if backend == "postgresql" else address
 
 
-def make_engine(url: URL) -> Engine:
-    """Connect to either database, so that errors and logs hold no row."""
+@contextmanager
+def database_errors(url: URL) -> Iterator[None]:
+    """Turn an error of a database into one that names the place and has no secret and no row."""
+    try:
+        yield
+    except (exc.IntegrityError, exc.DataError):
+        raise  # a bug in this program
+    except exc.DBAPIError as error:
+        reason = " ".join(str(error.orig).split()) or type(error.orig).__name__
+        for secret in (url.password, *(url.query.get(key) for key in SECRETS)):
+            reason = reason.replace(secret, "***") if isinstance(secret, str) and secret else reason
+        fix = next((f"; {fix}" for sign, fix in FIXES.items() if sign in reason), "")
+        raise OperationalError(f"{show_url(url)}: {reason[:300]}{fix}") from None
+    except (JSONDecodeError, UnicodeDecodeError, DamagedRecord) as error:
+        raise OperationalError(
+            f"{show_url(url)}: damaged ({error}); restore a backup, or set another history"
+        ) from None
+
+
+def make_engine(url: URL) -> sql.Engine:
+    """Connect to either database, so that errors and logs have no row."""
     try:
         if url.get_backend_name() == "postgresql":
-            return create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
+            return sql.create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
         in_memory = url.database in (None, "", ":memory:")
         pool: dict[str, Any] = {} if in_memory else {"poolclass": NullPool}
-        options = {"timeout": BUSY_SECONDS}
-        engine = create_engine(url, hide_parameters=True, connect_args=options, **pool)
-    except (ImportError, NoSuchModuleError):
+        engine = sql.create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS}, **pool)
+    except (ImportError, exc.NoSuchModuleError):
         raise UserError(
             f"{show_url(url)}: the package psycopg is missing; {install_hint('nightly')}"
         ) from None
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
+    sql.event.listen(engine, "connect", _prepare_sqlite)
+    sql.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    """Each connection on its own: SQLite remembers only the journal's mode."""
-    connection.isolation_level = None  # Python's driver would begin transactions as it sees fit
+    connection.isolation_level = None  # Python's driver would begin transactions by itself
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     deadline = monotonic() + BUSY_SECONDS
     while connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            break
-        except sqlite3.OperationalError:
-            # SQLite does not wait here, where it waits everywhere else, while another makes the same file.
+        except sqlite3.OperationalError:  # here SQLite does not wait for a process that makes the same file
             if monotonic() > deadline:
                 raise
             sleep(0.02)
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sql.Connection) -> None:
     # Writers lock first: two that read and then write would fail.
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are stored for looking into
-LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
-KINDS: Final = ("results", *(name for name in TABLES if name != "models"))
-Row = TypeVar("Row")
-
-
 class History:
-    """An open history; `open_history` gives one.
+    """An open history; `open_history` returns one.
 
-    `config` limits a query to the nights of one config, `last` to the newest so many of them.
+    `config` limits a query to the nights of one config, `last` to the newest nights.
     """
 
-    def __init__(self, engine: Engine, place: str) -> None:
+    def __init__(self, engine: sql.Engine, place: str) -> None:
         self.engine, self.place = engine, place
 
     def add_night(
@@ -186,37 +167,40 @@ class History:
         pinned: Collection[str] = (),
         instead: bool = False,
     ) -> bool:
-        """Add a night with all its results, or nothing; False when it is there already and was left as it is.
+        """Add a night with all its results, or nothing; return False if it is in the history already.
 
-        A night is known by its config and name. `instead` puts the record in the place of one that is there.
-        Judgments are stored of the newest `keep_judgments` nights of the config and of those `pinned`.
+        A night is known by its config and name. `instead` replaces a night that is there. Judgments are
+        stored of the newest `keep_judgments` nights of the config and of those `pinned`.
         """
+        nights, judgments = NIGHTS.c, TABLES["judgments"][0]
+        of_config = sql.select(nights.id).where(nights.config == record.config)
         with self.transaction(writes=True) as connection:
             if instead:
-                same = (NIGHTS.c.config == record.config) & (NIGHTS.c.night == record.night)
-                connection.execute(delete(NIGHTS).where(same))
+                same = (nights.config == record.config) & (nights.night == record.night)
+                connection.execute(sql.delete(NIGHTS).where(same))
             dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
             added = dialect.insert(NIGHTS).values(_row(record, Night))
             added = added.on_conflict_do_nothing(index_elements=["config", "night"])
-            # None where the night is there already, be it from this very moment.
-            night_id = connection.scalar(added.returning(NIGHTS.c.id))
+            night_id = connection.scalar(added.returning(nights.id))
             if night_id is None:
                 return False
             for name, (table, _) in TABLES.items():
                 if rows := [{"night_id": night_id, **_row(item)} for item in getattr(record, name)]:
                     connection.execute(table.insert(), rows)
-            _forget_judgments(connection, record.config, keep_judgments, pinned)
+            newest = of_config.order_by(nights.night.desc()).limit(max(keep_judgments, 0)).subquery()
+            old = of_config.where(nights.id.not_in(sql.select(newest)), nights.night.not_in(list(pinned)))
+            connection.execute(sql.delete(judgments).where(judgments.c.night_id.in_(old)))
         return True
 
     def nights(self, *, config: str | None = None, last: int | None = None) -> list[Night]:
-        """Nights without their results, oldest first."""
+        """Return nights without their results, oldest first."""
         with self.transaction() as connection:
             return list(_read_nights(connection, config, last).values())
 
     def night(self, config: str, night: str) -> NightRecord | None:
-        """One night with all its results."""
+        """Return one night with all its results."""
         with self.transaction() as connection:
-            asked = select(NIGHTS).where(NIGHTS.c.config == config, NIGHTS.c.night == night)
+            asked = sql.select(NIGHTS).where(NIGHTS.c.config == config, NIGHTS.c.night == night)
             row = connection.execute(asked).mappings().first()
             if row is None:
                 return None
@@ -227,60 +211,57 @@ class History:
             }
         return NightRecord(**{item.name: getattr(about, item.name) for item in fields(Night)}, **results)
 
+    def results(
+        self,
+        record: type[Row],
+        *where: sql.ColumnElement[bool],
+        config: str | None = None,
+        last: int | None = None,
+    ) -> list[tuple[Night, list[Row]]]:
+        """Return each night's records of one kind, such as `EmotionResult`, oldest night first."""
+        with self.transaction() as connection:
+            nights = _read_nights(connection, config, last)
+            records = _read_records(connection, record, nights, *where)
+        return [(night, records[night_id]) for night_id, night in nights.items() if night_id in records]
+
     def all_series(
         self, *, config: str | None = None, last: int | None = None
     ) -> dict[str, list[ModelNight]]:
         """Return the nights of every model."""
-        with self.transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            is_wanted = TABLES["changes"][0].c.against == "baseline"
-            changes = _read_records(connection, ChangeResult, nights, is_wanted)
-            results = _read_records(connection, ModelResult, nights)
+        is_wanted = TABLES["changes"][0].c.against == "baseline"
+        changes = {
+            (night.key, change.model): change
+            for night, found in self.results(ChangeResult, is_wanted, config=config, last=last)
+            for change in found
+        }
         series: defaultdict[str, list[ModelNight]] = defaultdict(list)
-        for night_id, night in nights.items():  # by the night's name, which need not be the order of adding
-            by_model = {change.model: change for change in changes[night_id]}
-            for result in results[night_id]:
-                point = ModelNight(night=night, result=result, change=by_model.get(result.model))
-                series[result.model].append(point)
+        for night, results in self.results(ModelResult, config=config, last=last):
+            for result in results:
+                change = changes.get((night.key, result.model))
+                series[result.model].append(ModelNight(night=night, result=result, change=change))
         return dict(sorted(series.items()))
 
-    def results(
-        self, record: type[Row], *, config: str | None = None, last: int | None = None
-    ) -> list[tuple[Night, list[Row]]]:
-        """Each night's records of one kind, such as `EmotionResult`, oldest night first."""
-        with self.transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            records = _read_records(connection, record, nights)
-        return [(night, records[night_id]) for night_id, night in nights.items() if night_id in records]
-
     def gates_not_fine(self, *, last: int) -> list[tuple[Night, GateResult]]:
-        """All regressions, and of the newest nights whatever else was not fine."""
+        """Return all regressions, and of the newest nights all other outcomes that are not fine."""
         gates = TABLES["gates"][0].c
         with self.transaction() as connection:
-            nights = _read_nights(connection, None, None)
-            newest = gates.night_id.in_(list(nights)[-last:])
-            # The database picks them: three years of nights have very many results.
-            is_wanted = (gates.outcome == "regression") | (gates.outcome.not_in(FINE) & newest)
-            records = _read_records(connection, GateResult, nights, is_wanted)
-        return [(nights[night_id], gate) for night_id, found in records.items() for gate in found]
+            newest = gates.night_id.in_(list(_read_nights(connection, None, last)))
+        is_wanted = (gates.outcome == "regression") | (gates.outcome.not_in(FINE) & newest)
+        return [(night, gate) for night, found in self.results(GateResult, is_wanted) for gate in found]
 
     def rows(
         self, kind: str = "results", *, config: str | None = None, last: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Plain flat rows of one of `KINDS`, each with its night and config."""
-        if kind == "results":
-            series = self.all_series(config=config, last=last)
-            points = [point for points in series.values() for point in points]
-            yield from map(_flat, sorted(points, key=lambda item: (item.night.night, item.result.model)))
-            return
-        with self.transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            for night_id, row in _read_rows(connection, TABLES[kind][0], nights):
-                yield {"night": nights[night_id].night, "config": nights[night_id].config, **row}
+        """Yield flat rows of one of `KINDS`, each with its night and config."""
+        record = ModelResult if kind == "results" else TABLES[kind][1]
+        for night, items in self.results(record, config=config, last=last):
+            for item in items:
+                row = _flat(night, item) if isinstance(item, ModelResult) else _row(item)
+                yield {"night": night.night, "config": night.config, **row}
 
     @contextmanager
-    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
-        """A connection whose changes are stored together, or not at all."""
+    def transaction(self, *, writes: bool = False) -> Iterator[sql.Connection]:
+        """Open a connection whose changes are stored together, or not at all."""
         with (
             database_errors(self.engine.url),
             self.engine.connect().execution_options(writes=writes) as connection,
@@ -291,7 +272,7 @@ class History:
 
 @contextmanager
 def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[History]:
-    """Open the history at a URL or in a file, which is made where there is none.
+    """Open the history at a URL or in a file, which is made if it is missing.
 
     A password belongs in PGPASSWORD or in ~/.pgpass; one in the URL works and is never shown.
     """
@@ -322,37 +303,28 @@ def _make_tables(history: History) -> None:
     if version == 0:
         with history.transaction(writes=True) as connection:
             if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
+                connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
             if _read_version(connection) == 0:  # else another process just made them
                 METADATA.create_all(connection)
                 connection.execute(SCHEMA.insert().values(version=VERSION))
 
 
-def _read_version(connection: Connection) -> int:
-    """The version of the tables; 0 where there are none yet."""
-    if not inspect(connection).has_table(SCHEMA.name):
+def _read_version(connection: sql.Connection) -> int:
+    """Return the version of the tables; 0 if there are none yet."""
+    if not sql.inspect(connection).has_table(SCHEMA.name):
         return 0
-    return connection.scalar(select(SCHEMA.c.version)) or 0
+    return connection.scalar(sql.select(SCHEMA.c.version)) or 0
 
 
 def _row(item: Any, record: type | None = None) -> dict[str, Any]:
-    """Return the values of an item as its table has them, or of the `record` that it extends."""
-    # By hand, since `asdict` copies every value and would take longer than all the rest.
+    """Return the values of an item for its table, or of the `record` that it extends."""
+    # Not `asdict`, which copies every value and takes longer than all the rest.
     names = (record or type(item)).__slots__  # type: ignore[attr-defined]
     return {name: storable(getattr(item, name)) for name in names}
 
 
-def _forget_judgments(connection: Connection, config: str, keep: int, pinned: Collection[str]) -> None:
-    older = select(NIGHTS.c.id).where(NIGHTS.c.config == config)
-    newest = older.order_by(NIGHTS.c.night.desc()).limit(max(keep, 0))
-    kept = newest.subquery()
-    forgotten = older.where(NIGHTS.c.id.not_in(select(kept.c.id)), NIGHTS.c.night.not_in(list(pinned)))
-    judgments = TABLES["judgments"][0]
-    connection.execute(delete(judgments).where(judgments.c.night_id.in_(forgotten)))
-
-
 def storable(value: Any) -> Any:
-    """A value as both databases hold it.
+    """Return a value as both databases hold it.
 
     >>> storable({"a": float("nan"), "b": ["x\\x00", "\\ud800"]})
     {'a': None, 'b': ['x\\ufffd', '\\ufffd']}
@@ -362,9 +334,7 @@ def storable(value: Any) -> Any:
             return value
         clean = value.replace("\x00", "\ufffd")
         return clean.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, float):  # numpy's are floats as well, and no database knows them
+    if isinstance(value, float):  # also numpy's, which no database knows
         number = float(value)
         return number if number - number == 0 else None
     if isinstance(value, Estimate | PromptFit):
@@ -376,11 +346,26 @@ def storable(value: Any) -> Any:
     return value
 
 
-def _read_nights(connection: Connection, config: str | None, last: int | None) -> dict[int, Night]:
-    """Nights by their number, oldest first."""
-    asked = select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
+def _read_nights(connection: sql.Connection, config: str | None, last: int | None) -> dict[int, Night]:
+    """Return nights by their number, oldest first."""
+    asked = sql.select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
     rows = connection.execute(asked if config is None else asked.where(NIGHTS.c.config == config))
     return {row["id"]: _make(Night, dict(row)) for row in reversed(rows.mappings().all())}
+
+
+def _read_records(
+    connection: sql.Connection, record: type[Row], nights: dict[int, Night], *where: sql.ColumnElement[bool]
+) -> defaultdict[int, list[Row]]:
+    """Return the records of one kind by the number of their night, in the order of their keys."""
+    table = next(table for table, kind in TABLES.values() if kind is record)
+    # From the first number to the last: a list of thousands would be too long a statement.
+    among = table.c.night_id.between(min(nights, default=0), max(nights, default=-1))
+    records: defaultdict[int, list[Row]] = defaultdict(list)
+    asked = sql.select(table).where(among, *where).order_by(*table.primary_key.columns)
+    for row in connection.execute(asked).mappings():
+        if row["night_id"] in nights:
+            records[row["night_id"]].append(_make(record, dict(row)))
+    return records
 
 
 def _make(record: type[Row], row: dict[str, Any]) -> Row:
@@ -404,35 +389,9 @@ def _decode(kind: Any, value: Any) -> Any:
     return (value or {}) if get_origin(kind) is Mapping else value
 
 
-def _read_rows(
-    connection: Connection, table: Table, nights: dict[int, Night], *where: ColumnElement[bool]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of these nights in the order of their keys, each with the number of its night."""
-    # From the first number to the last: a list of thousands would be too long a statement.
-    among = table.c.night_id.between(min(nights, default=0), max(nights, default=-1))
-    asked = select(table).where(among, *where).order_by(*table.primary_key.columns)
-    names = table.columns.keys()[1:]
-    for night_id, *values in connection.execute(asked):
-        if night_id in nights:
-            yield night_id, dict(zip(names, values, strict=True))
-
-
-def _read_records(
-    connection: Connection, record: type[Row], nights: dict[int, Night], *where: ColumnElement[bool]
-) -> defaultdict[int, list[Row]]:
-    """Return the records of one kind by the number of their night."""
-    table = next(table for table, kind in TABLES.values() if kind is record)
-    records: defaultdict[int, list[Row]] = defaultdict(list)
-    for night_id, row in _read_rows(connection, table, nights, *where):
-        records[night_id].append(_make(record, row))
-    return records
-
-
-def _flat(point: ModelNight) -> dict[str, Any]:
+def _flat(night: Night, result: ModelResult) -> dict[str, Any]:
     """Return one model's night as one row: a column for each figure."""
-    night, result = point.night, point.result
-    row: dict[str, Any] = {"night": night.night, "config": night.config}
-    row |= {name: getattr(result, name) for name in ("model", "served", "responses", "n")}
+    row = {name: getattr(result, name) for name in ("model", "served", "responses", "n")}
     row |= {"unscored": result.missing, "reasons": dict(result.unscored)}
     for kind, shares in (("raw", result.raw), ("corrected", result.corrected)):
         for label, share in shares.items():
