@@ -253,7 +253,7 @@ class History:
         self, kind: str = "results", *, config: str | None = None, last: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield flat rows of one of `KINDS`, each with its night and config."""
-        record = ModelResult if kind == "results" else TABLES[kind][1]
+        record: type[Any] = ModelResult if kind == "results" else TABLES[kind][1]
         for night, items in self.results(record, config=config, last=last):
             for item in items:
                 row = _flat(night, item) if isinstance(item, ModelResult) else _row(item)

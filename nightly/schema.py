@@ -4,18 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
-from sqlalchemy import (
-    JSON,
-    Column,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql
 
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate
@@ -186,7 +175,7 @@ class GateResult:
 
     @property
     def name(self) -> str:
-        """The gate as in the configuration, with its subject."""
+        """The gate with its subject."""
         return name_gate(self.gate, self.subject)
 
 
@@ -242,23 +231,23 @@ class ModelNight:
 
 VERSION: Final = 6  # raise when a table changes: a history of other tables is refused
 PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
-METADATA: Final = MetaData()
+METADATA: Final = sql.MetaData()
 # Sorted as SQLite sorts, whatever the server's locale.
-TEXT: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+TEXT: Final = sql.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 REQUIRED: Final = (str, int, Kind, Outcome, Against)  # a number may always be undefined
 COLUMN_TYPES: Final[Mapping[Any, Any]] = {
     **dict.fromkeys((str, str | None, Kind, Outcome, Against), TEXT),
-    **dict.fromkeys((int, int | None), Integer()),
-    **dict.fromkeys((float, float | None), Double()),
+    **dict.fromkeys((int, int | None), sql.Integer()),
+    **dict.fromkeys((float, float | None), sql.Double()),
 }
 
 
-def _columns(record: type, *keys: str) -> list[Column[Any]]:
+def _columns(record: type, *keys: str) -> list[sql.Column[Any]]:
     """Return a column for each field; what is neither text nor number is JSON."""
     return [
-        Column(
+        sql.Column(
             item.name,
-            COLUMN_TYPES.get(item.type, JSON(none_as_null=True)),
+            COLUMN_TYPES.get(item.type, sql.JSON(none_as_null=True)),
             primary_key=item.name in keys,
             nullable=item.type not in REQUIRED,
         )
@@ -266,28 +255,28 @@ def _columns(record: type, *keys: str) -> list[Column[Any]]:
     ]
 
 
-def _table(name: str, record: type, *keys: str) -> Table:
-    """Return a table whose rows belong to a night and are deleted with it."""
-    night = ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
-    key = Column("night_id", Integer, night, primary_key=True, autoincrement=False)
-    return Table(PREFIX + name, METADATA, key, *_columns(record, *keys))
+def _table(name: str, record: type, *keys: str) -> tuple[sql.Table, type]:
+    """Return a table whose rows belong to a night and are deleted with it, and its record."""
+    night = sql.ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
+    key = sql.Column("night_id", sql.Integer, night, primary_key=True, autoincrement=False)
+    return sql.Table(PREFIX + name, METADATA, key, *_columns(record, *keys)), record
 
 
-SCHEMA: Final = Table(f"{PREFIX}schema", METADATA, Column("version", Integer, nullable=False))
-NIGHTS: Final = Table(
+SCHEMA: Final = sql.Table(f"{PREFIX}schema", METADATA, sql.Column("version", sql.Integer, nullable=False))
+NIGHTS: Final = sql.Table(
     f"{PREFIX}nights",
     METADATA,
-    Column("id", Integer, primary_key=True),
+    sql.Column("id", sql.Integer, primary_key=True),
     *_columns(Night),
-    UniqueConstraint("config", "night"),
+    sql.UniqueConstraint("config", "night"),
 )
 # By the name of the field of `NightRecord`; they are exported under the same names.
-TABLES: Final[Mapping[str, tuple[Table, type]]] = {
-    "models": (_table("models", ModelResult, "model"), ModelResult),
-    "changes": (_table("changes", ChangeResult, "model", "against"), ChangeResult),
-    "emotions": (_table("emotions", EmotionResult, "model", "emotion"), EmotionResult),
-    "anchors": (_table("anchors", AnchorResult, "anchors", "item"), AnchorResult),
-    "gates": (_table("gates", GateResult, "gate", "model", "subject"), GateResult),
-    "judgments": (_table("judgments", JudgedResponse, "model", "id"), JudgedResponse),
+TABLES: Final[Mapping[str, tuple[sql.Table, type]]] = {
+    "models": _table("models", ModelResult, "model"),
+    "changes": _table("changes", ChangeResult, "model", "against"),
+    "emotions": _table("emotions", EmotionResult, "model", "emotion"),
+    "anchors": _table("anchors", AnchorResult, "anchors", "item"),
+    "gates": _table("gates", GateResult, "gate", "model", "subject"),
+    "judgments": _table("judgments", JudgedResponse, "model", "id"),
 }
-Index(f"{PREFIX}models_by_model", TABLES["models"][0].c.model, TABLES["models"][0].c.night_id)
+sql.Index(f"{PREFIX}models_by_model", TABLES["models"][0].c.model, TABLES["models"][0].c.night_id)

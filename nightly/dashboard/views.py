@@ -1,7 +1,7 @@
 """The content of the dashboard's pages: the newest night's changes and findings, charts, tables and facts.
 
-A change is the judge's own, on the same prompts both nights, so that its interval is much narrower than that
-of a level. Where the judge moved, its part is subtracted.
+Changes are the judge's own, on the same prompts both nights, so their intervals are much narrower than those
+of levels. If the judge moved, its part is subtracted.
 """
 
 import math
@@ -27,12 +27,14 @@ from empathy_judge.nightly.dashboard.series import (
 )
 from empathy_judge.nightly.gates import gravest, severity
 from empathy_judge.nightly.output import NAMED, describe_unresponsive
-from empathy_judge.nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
+from empathy_judge.nightly.schema import ChangeResult, GateResult, ModelResult, Outcome
 from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, percent_tick, signed_tick
 from empathy_judge.reports.page import Cell, Figure, Table, row
 
 CHART_NIGHTS: Final = 180  # in a chart
 TREND_MODELS: Final = 6  # with a chart on the first page
+DRAWN: Final = 40  # models in the chart of changes; the table has all
+LOGGED: Final = 100  # findings listed for a model
 LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
     "Good": "judge",
     "Okay": "rival",
@@ -43,15 +45,13 @@ POINTS: Final[Mapping[str, Any]] = {
     "show": points,
     "reference": 0.0,
 }
-DRAWN: Final = 40  # models in the chart of changes; the table has all
 # The order of models on the first page.
 RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
-LOGGED: Final = 100  # findings listed for a model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTonight:
-    """A model on the newest night: the gravest that gates said, its change, and its limit if it has one."""
+    """A model on the newest night: its gravest outcome, its change, and the limit of the change."""
 
     model: ModelSeries
     outcome: str
@@ -59,27 +59,26 @@ class ModelTonight:
     limit: float | None
 
     @property
-    def rank(self) -> tuple[int, float, str]:
-        """Its place on the page, the gravest first."""
-        change = self.change
-        kinds = (self.outcome, "fell" if has_fallen(change) else self.outcome)
-        at = min(RANKS.index(kind) if kind in RANKS else RANKS.index("") for kind in kinds)
-        return at, 0.0 if change is None else change.shown.value, self.model.name
+    def has_fallen(self) -> bool:
+        """Whether tonight's interval of the change lies wholly below 0."""
+        ends = None if self.change is None else self.change.shown.interval
+        return ends is not None and ends.high < 0
 
     @property
     def is_worse(self) -> bool:
         """Whether a gate failed, or the change shows a drop."""
-        return self.outcome == "regression" or has_fallen(self.change)
+        return self.outcome == "regression" or self.has_fallen
 
-
-def has_fallen(change: ChangeResult | None) -> bool:
-    """Whether tonight's interval of a change lies wholly below 0."""
-    ends = None if change is None else change.shown.interval
-    return ends is not None and ends.high < 0
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """Its position on the page, the gravest first."""
+        kinds = (self.outcome, "fell" if self.has_fallen else self.outcome)
+        at = min(RANKS.index(kind) if kind in RANKS else RANKS.index("") for kind in kinds)
+        return at, 0.0 if self.change is None else self.change.shown.value, self.model.name
 
 
 def models_tonight(series: NightSeries) -> list[ModelTonight]:
-    """Every model on the newest night, the one in trouble first."""
+    """Return every model on the newest night, the gravest outcome first."""
     tonight = []
     for model in series.models:
         gates = [item for item in series.tonight if item.model == model.name]
@@ -87,15 +86,10 @@ def models_tonight(series: NightSeries) -> list[ModelTonight]:
         if model.points[-1] is None and outcome != "failed":
             outcome = "not run"
         change = model.changes[-1]
+        change = change if change is not None and change.shown.interval is not None else None
         drops = [item.limit for item in gates if (item.gate, item.subject) == ("good_share_drop", "baseline")]
-        tonight.append(
-            ModelTonight(
-                model=model,
-                outcome=outcome,
-                change=change if change is not None and change.shown.interval is not None else None,
-                limit=drops[0] if drops else None,
-            )
-        )
+        limit = drops[0] if drops else None
+        tonight.append(ModelTonight(model=model, outcome=outcome, change=change, limit=limit))
     return sorted(tonight, key=lambda item: item.rank)
 
 
@@ -106,37 +100,31 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
         return f"No model could be measured on {series.nights[-1].night}."
     if warnings := [line for item in run if (line := describe_unresponsive(item.model.newest))]:
         return " ".join(warnings)
-    changed = [item for item in run if item.change is not None]
     broken = [item for item in run if item.outcome == "regression"]
-    fallen = [item for item in changed if has_fallen(item.change)]
-    sure = [item for item in fallen if item in broken]
-    if sure:
-        others = [item for item in run if item not in sure]
-        maybe = [item for item in fallen if item not in sure]
+    worse = [item for item in broken if item.has_fallen]
+    maybe = [item for item in run if item.has_fallen and item not in broken]
+    if worse:
+        others = len(run) - len(worse)
         rest = f" {_list(maybe)} may be worse too." if maybe else ""
         if others and not maybe:
-            rest = f" No significant change of the other {len(others)} model{'s' if len(others) > 1 else ''}."
-        return f"{_list(sure)} got worse: {_changes(sure)}.{rest}"
+            rest = f" No significant change of the other {others} model{'s' if others > 1 else ''}."
+        return f"{_list(worse)} got worse: {_changes(worse)}.{rest}"
     if broken:
         return (
             f"{_list(broken)} failed a gate, without a significant drop of the Good share since the baseline."
         )
-    if fallen:
-        return f"{_list(fallen)} may be worse: {_changes(fallen)}. No gate failed."
-    if not changed:
+    if maybe:
+        return f"{_list(maybe)} may be worse: {_changes(maybe)}. No gate failed."
+    changes = [(item.model.name, points(item.change.shown)) for item in run if item.change is not None]
+    if not changes:
         return f"No earlier night to compare with yet: {_levels(run)}."
-    lowest = changed[0]
-    assert lowest.change is not None
-    name = lowest.model.name if len(changed) == 1 else f"the lowest, {lowest.model.name},"
-    change = f"{points(lowest.change.shown)} points (Good share)"
-    return f"No model is significantly worse than on {_since(changed)}: {name} has {change}."
+    (name, change), *others_changed = changes
+    name = f"the lowest, {name}," if others_changed else name
+    return f"No model is significantly worse than on {_since(run)}: {name} has {change} points (Good share)."
 
 
 def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
     """Return the changes of all models with tonight's intervals, in points; None where there is none."""
-    drawn = [item for item in tonight if item.change is not None][:DRAWN]
-    if not drawn:
-        return None
     lines = [
         Line(
             name=item.model.name,
@@ -144,11 +132,13 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
             marks=(Mark("found" if item.is_worse else "judge", item.change.shown),),
             band=None if item.limit is None else (-math.inf, -item.limit / 100),
         )
-        for item in drawn
+        for item in tonight
         if item.change is not None
-    ]
+    ][:DRAWN]
+    if not lines:
+        return None
     return dot_plot(
-        f"Change of the Good share since {_since(drawn)}, in points",
+        f"Change of the Good share since {_since(tonight)}, in points",
         lines,
         name="changes",
         title="Change of each model's Good share since its baseline",
@@ -199,37 +189,33 @@ def model_figures(series: NightSeries, model: ModelSeries) -> list[Figure]:
 
 def health_figures(series: NightSeries) -> dict[str, Figure]:
     """Return the charts of the judge: its shift on the anchors, unscored responses, cost."""
-    shifts = [night.shift.change if night.shift else NO_ESTIMATE for night in series.health]
-    moved = {at for at, night in enumerate(series.health) if night.shift and night.shift.is_shown}
-    reasons = {
-        at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
-        for at, night in enumerate(series.health)
-    }
-    unscored = [_exact(night.unscored) for night in series.health]
-    costs = [_exact(night.cost) for night in series.health]
+    health = series.health
     return {
         "shift": _nightly_chart(
             series,
-            shifts,
+            [night.shift.change if night.shift else NO_ESTIMATE for night in health],
             caption="Shift of the judge's Good probability on the anchors, points",
             name="shift",
-            flagged=moved,
+            flagged={at for at, night in enumerate(health) if night.shift and night.shift.is_shown},
             **POINTS,
         ),
         "unscored": _nightly_chart(
             series,
-            unscored,
+            [_exact(night.unscored) for night in health],
             caption="Unscored, %",
             name="unscored",
             look="people",
-            notes=reasons,
+            notes={
+                at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
+                for at, night in enumerate(health)
+            },
             tick=percent_tick,
             show=lambda item: per_cent(item.value),
             reference=0.0,
         ),
         "cost": _nightly_chart(
             series,
-            costs,
+            [_exact(night.cost) for night in health],
             caption="Cost of a night, US dollars",
             name="cost",
             tick=lambda value: f"${value:.3g}",
@@ -271,11 +257,10 @@ def _change_figure(series: NightSeries, model: ModelSeries) -> Figure | None:
 
 def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, caption: str) -> Figure:
     """Return the chart of one label's share, corrected where it can be, with the judge's own behind."""
-    shares = [share_of(point, model.kind, label) for point in model.points]
     judged = [share_of(point, "raw", label).value for point in model.points]
     return _nightly_chart(
         series,
-        shares,
+        [share_of(point, model.kind, label) for point in model.points],
         caption=caption if model.kind == "raw" else f"{caption} (dashed: uncorrected)",
         name=f"{label.lower()}-{slug(model.name)}",
         model=model if label == "Good" else None,
@@ -301,13 +286,7 @@ def _nightly_chart(
     start = max(0, len(values) - CHART_NIGHTS)
     if model is not None:
         flagged = model.regressions
-        notes = {
-            at: "; "
-            + " ".join(
-                item.sentence or item.gate for item in model.findings[at] if item.outcome == "regression"
-            )
-            for at in flagged
-        }
+        notes = {at: "; " + " ".join(_sentences(model.findings[at], "regression")) for at in flagged}
     return line_chart(
         caption,
         [night.night for night in series.nights[start:]],
@@ -325,28 +304,29 @@ def _exact(value: float | None) -> Estimate:
     return NO_ESTIMATE if value is None else Estimate(value, None)
 
 
+def _sentences(found: Sequence[GateResult], outcome: Outcome) -> list[str]:
+    return [item.sentence or item.name for item in found if item.outcome == outcome]
+
+
 def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
-    """What gates found on the newest night, the gravest first; what is true of many gates is said once."""
+    """Return the findings of the newest night, the gravest first; one that many gates share comes once."""
     if not series.nights:
         return []
-    found = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
     failed = series.nights[-1].failed
-    findings: list[tuple[Outcome, str]] = [
-        ("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()
-    ]
     unresponsive = {model.name for model in series.models if model.newest.is_unresponsive}
-    findings += [
-        (item.outcome, item.sentence or item.name)
-        for item in found
-        if (item.outcome == "regression" and (item.value is not None or item.model not in unresponsive))
-        or (item.outcome == "failed" and item.model not in failed)
+    # The headline reports unresponsive models.
+    found = [item for item in series.tonight if item.value is not None or item.model not in unresponsive]
+    unsure = [item.model for item in found if item.outcome == "inconclusive"]
+    stale = _sentences(found, "stale")
+    more = f" {len(stale) - 1:,} more gates are stale." if len(stale) > 1 else ""
+    findings: list[tuple[Outcome, str]] = [
+        *(("regression", sentence) for sentence in _sentences(found, "regression")),
+        *(("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()),
+        *(("failed", line) for line in _sentences([i for i in found if i.model not in failed], "failed")),
+        *(("stale", f"{sentence}{more}") for sentence in stale[:1]),
     ]
-    findings.sort(key=lambda item: -severity(item[0]))
-    if stale := [item for item in found if item.outcome == "stale"]:
-        more = f" {len(stale) - 1:,} more gates are stale." if len(stale) > 1 else ""
-        findings.append(("stale", f"{stale[0].sentence or stale[0].name}{more}"))
-    if unsure := [item for item in found if item.outcome == "inconclusive"]:
-        names = list(dict.fromkeys(item.model for item in unsure))
+    if unsure:
+        names = list(dict.fromkeys(unsure))
         of = listed(names) if len(names) <= NAMED else f"{len(names)} models"
         gates = "1 gate is" if len(unsure) == 1 else f"{len(unsure):,} gates are"
         text = f"{gates} inconclusive, for {of}; each model's page shows what is needed."
@@ -355,7 +335,7 @@ def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
 
 
 def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
-    """A few counts of the newest night."""
+    """Return a few counts of the newest night."""
     if not series.nights:
         return []
     results = [result for model in series.models if (result := model.points[-1]) is not None]
@@ -431,7 +411,7 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
 
 
 def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, ModelResult, Outcome | None]]:
-    """A model's newest nights, newest first, and the gravest that gates found on each."""
+    """Return a model's newest nights, newest first, and the gravest outcome on each."""
     newest = list(enumerate(model.points))[: -FOUND_NIGHTS - 1 : -1]
     return [
         (series.nights[at].night, result, gravest(item.outcome for item in model.findings.get(at, ())))
@@ -441,11 +421,11 @@ def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, Model
 
 
 def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateResult]]:
-    """What gates found on a model, newest first."""
+    """Return the findings of gates on a model, newest first."""
     rows = [
         (series.nights[at].night, item)
         for at in sorted(model.findings, reverse=True)
-        for item in sorted(model.findings[at], key=_gravest_first)
+        for item in sorted(model.findings[at], key=lambda item: -severity(item.outcome))
         # Inconclusive gates are listed for the newest night only.
         if item.outcome != "inconclusive" or at == len(series.nights) - 1
     ]
@@ -460,7 +440,3 @@ def show_fit(result: ModelResult) -> str:
 def per_cent(part: float | None) -> str:
     """Return a part of a whole in percent."""
     return UNDEFINED if part is None or math.isnan(part) else f"{percent(part)}%"
-
-
-def _gravest_first(item: GateResult) -> tuple[int, str]:
-    return -severity(item.outcome), item.model
