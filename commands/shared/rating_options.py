@@ -36,8 +36,7 @@ def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--ai-raters",
         metavar="NAMES|all",
-        help="Raters that are AIs, separated by commas."
-        "  [default: detected by the column rater_kind or by name]",
+        help="Raters that are AIs, separated by commas.  [default: those whose `rater_kind` is ai]",
     )
     @click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
     @wraps(command)

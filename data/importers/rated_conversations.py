@@ -198,6 +198,7 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
     """Add one rater's ratings; gives the ids that were rated."""
     corpus = CORPORA[name]
     rater = table.name.removesuffix("_ratings.csv")
+    extra = {"dataset": name} | ({"rater_kind": "ai"} if rater in RATERS else {})
     dimensions = [column for column in read_header(table) if column not in {*NO_DIMENSION, corpus.key}]
     rated = []
     for place, row in intake.rows(table, [corpus.key]):
@@ -205,7 +206,7 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
             with intake.setting_aside(place):
                 identity = f"{name}/{read_text(row, corpus.key)}"
                 about = {"id": identity, "rater": RATERS.get(rater, rater), "dimension": dimension}
-                score = intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
+                score = intake.rate(place, row, dimension, corpus.scale, **about, extra=extra)
                 if score is not None:
                     rated.append(identity)
     return rated
@@ -355,6 +356,7 @@ def import_dstc9(intake: Intake) -> None:
             if "openai_score" in row:
                 with intake.setting_aside(place):
                     score = read_score(row, "openai_score", (0, 4)) + 1
+                    about["extra"] = {"model": model, "rater_kind": "ai"}
                     intake.add_rating(Rating(rater="gpt", rating=score, dimension="overall", **about), place)
             turns = parse_transcript(read_text(row, "context"), "context")
             intake.add_exchange(exchange_of(identity, turns, model=model, extra={}), place)

@@ -211,4 +211,5 @@ def import_mental_align(intake: Intake) -> None:
             identity = f"{read_text(row, 'context')}/{model}"
             for rater in raters:
                 about = {"id": identity, "rater": rater, "dimension": dimension}
-                intake.rate(place, row, rater, (1, 5), **about, extra={"model": model})
+                extra = {"model": model} | ({"rater_kind": "ai"} if rater != "human" else {})
+                intake.rate(place, row, rater, (1, 5), **about, extra=extra)

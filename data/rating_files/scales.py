@@ -1,7 +1,4 @@
-"""What a rating says: a label however it is written, a thumb, stars, or a level of a scale; and its map.
-
-Ratings on another scale than Bad, Okay, Good are cut into these three. Which cut was taken is always said.
-"""
+"""Scales of ratings: labels, thumbs, stars or levels, and their cut into Bad, Okay and Good."""
 
 import re
 from collections.abc import Sequence
@@ -38,7 +35,7 @@ Kind = Literal["labels", "thumbs", "stars", "scale"]
 
 
 def as_label(value: Any) -> str:
-    """A label as we write it, where this is one; else the text unchanged.
+    """Return a label as we write it, where this is one; else the text unchanged.
 
     >>> as_label("OK"), as_label(" gOOd "), as_label("3 - Good"), as_label("4")
     ('Okay', 'Good', 'Good', '4')
@@ -52,7 +49,7 @@ def as_label(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingScale:
-    """The levels that ratings are read on, worst first, and as what kind of word they are written."""
+    """The levels that ratings are read on, worst first, and how they are written."""
 
     kind: Kind
     levels: tuple[str, ...]
@@ -80,7 +77,7 @@ class RatingScale:
 
     @property
     def ends(self) -> str:
-        """From where to where it goes, in words."""
+        """Its ends, in words."""
         if self.levels == LABELS:
             return "of Bad, Okay and Good (1 to 3)"
         if self.levels[0].lstrip("-").isdigit():
@@ -89,22 +86,22 @@ class RatingScale:
 
 
 def count_stars(text: str) -> tuple[float | None, int | None]:
-    """How many stars a text shows or says, and of how many; None for what it does not say.
+    """Return how many stars a text shows or names, and of how many; None for what it does not name.
 
     >>> count_stars("★★★☆☆"), count_stars("4 stars"), count_stars("7 / 10"), count_stars("warm")
     ((3.0, None), (4.0, None), (7.0, 10), (None, None))
     """
     if shown := len(_STAR.findall(text)):
         return (float(shown), None) if not _EMPTY_STAR.sub("", _STAR.sub("", text)) else (None, None)
-    if said := _OF.fullmatch(text):
-        return float(said[1]), int(said[2]) if said[2] else None
+    if named := _OF.fullmatch(text):
+        return float(named[1]), int(named[2]) if named[2] else None
     return None, None
 
 
 def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | None) -> RatingScale:
-    """The scale stated, else the one on which most of these can be read: labels, thumbs or stars.
+    """Return the declared scale, else the one on which most values can be read: labels, thumbs or stars.
 
-    Plain numbers beyond 3 could be of any scale: whose it is must be stated.
+    Plain numbers beyond 3 could be of any scale, which must be declared.
 
     >>> find_scale(["true", "false", "true"], column="rating", declared=None).kind
     'thumbs'
@@ -114,26 +111,24 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
     """
     if declared is not None:
         return RatingScale(kind="labels" if tuple(declared) == LABELS else "scale", levels=tuple(declared))
-    tops = {of for value in values if (of := count_stars(str(value).strip())[1])}
+    counted = [count_stars(str(value).strip()) for value in values]
+    tops = {of for _, of in counted if of}
     stars = tuple(str(level) for level in range(1, 1 + tops.pop())) if len(tops) == 1 else STARS
-    scales = [RatingScale(kind="stars", levels=stars)]
-    if plain_name(column).replace("_", "") not in STAR_COLUMNS:
-        # A number counts as stars only if it is marked as such.
-        is_marked = any(count_stars(str(value).strip())[0] is not None for value in values)
-        plain = [RatingScale(kind="labels", levels=LABELS), RatingScale(kind="thumbs", levels=THUMBS)]
-        scales = plain + (scales if is_marked else [])
-    read = {scale: sum(scale.position(value) is not None for value in values) for scale in scales}
-    best = max(scales, key=lambda scale: read[scale])
+    scales = [RatingScale(kind="labels", levels=LABELS), RatingScale(kind="thumbs", levels=THUMBS)]
+    if plain_name(column).replace("_", "") in STAR_COLUMNS:
+        scales = [RatingScale(kind="stars", levels=stars)]
+    elif any(count is not None for count, _ in counted):  # a number counts as stars only if marked as such
+        scales.append(RatingScale(kind="stars", levels=stars))
+    best = max(scales, key=lambda scale: sum(scale.position(value) is not None for value in values))
     numbers = [number for value in values if (number := _number(value)) is not None]
     off = [number for number in numbers if best.position(number) is None]
     if len(off) > OFF * len(values):
         low, high = min(numbers), max(numbers)
-        as_read = "1 to 3 (Bad, Okay, Good)" if best.kind == "labels" else f"{best.ends}"
+        as_read = "1 to 3 (Bad, Okay, Good)" if best.kind == "labels" else best.ends
         top = next((top for top in (2, 3, 4, 5, 7, 10, 100) if high <= top), round(high))
-        guess = f"{0 if low <= 0 else 1}-{top}"
         raise UserError(
             f"{column}: numbers from {low:g} to {high:g}, outside the default scale {as_read}; "
-            f"set the scale, such as --scale {guess}"
+            f"set the scale, such as --scale {0 if low <= 0 else 1}-{top}"
         )
     return best
 
@@ -156,49 +151,45 @@ class Cut:
     is_stated: bool = False
 
     def rating(self, position: float) -> float:
-        """1, 2 or 3 for a position on the scale."""
+        """Return 1, 2 or 3 for a position on the scale."""
         level = round(position)
-        return 3.0 if level >= self.good else 2.0 if level >= self.okay else 1.0
+        return 1.0 + (level >= self.okay) + (level >= self.good)
 
-    def say(self) -> str:
-        """Which levels are which label.
+    @property
+    def description(self) -> str:
+        """The levels of each label.
 
-        >>> cut_of(RatingScale(kind="scale", levels=tuple("12345"))).say()
+        >>> cut_of(RatingScale(kind="scale", levels=tuple("12345"))).description
         'Bad 1-2, Okay 3, Good 4-5'
         """
-        levels = self.scale.levels
-        bounds = (0, self.okay - 1, self.good - 1, len(levels))
-        parts = zip(LABELS, bounds, bounds[1:], strict=False)
-        return ", ".join(
-            f"{label} {_name_levels(levels[low:high])}" for label, low, high in parts if high > low
-        )
-
-
-def _name_levels(levels: Sequence[str]) -> str:
-    is_numbered = len(levels) > 1 and all(re.fullmatch(r"\d+", level) for level in levels)
-    return f"{levels[0]}-{levels[-1]}" if is_numbered else listed(levels)
+        bounds, parts = (0, self.okay - 1, self.good - 1, len(self.scale.levels)), []
+        for label, low, high in zip(LABELS, bounds, bounds[1:], strict=False):
+            levels = self.scale.levels[low:high]
+            is_numbered = len(levels) > 1 and all(level.isdigit() for level in levels)
+            names = f"{levels[0]}-{levels[-1]}" if is_numbered else listed(levels)
+            parts += [f"{label} {names}"] if levels else []
+        return ", ".join(parts)
 
 
 def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
-    """The lowest level that is Okay and the lowest that is Good, as stated, else at thirds of the scale.
+    """Return the cut at the lowest levels stated for Okay and Good, else at thirds of the scale.
 
-    >>> cut_of(RatingScale(kind="scale", levels=tuple("1234567"))).say()
+    >>> cut_of(RatingScale(kind="scale", levels=tuple("1234567"))).description
     'Bad 1-2, Okay 3-5, Good 6-7'
-    >>> cut_of(RatingScale(kind="thumbs", levels=THUMBS)).say()
+    >>> cut_of(RatingScale(kind="thumbs", levels=THUMBS)).description
     'Bad down, Good up'
     """
-    count = len(scale.levels)
     if stated is None:
+        count = len(scale.levels)
         middles = [(level - 0.5) / count for level in range(1, count + 1)]
         okay, good = (1 + sum(middle <= third for middle in middles) for third in (1 / 3, 2 / 3))
         return Cut(scale=scale, okay=okay, good=good)
-    places = [scale.position(level) for level in stated]
-    if len(places) != 2 or None in places or not (places[0] or 0) <= (places[1] or 0):
+    positions = [position for level in stated if (position := scale.position(level)) is not None]
+    if len(stated) != 2 or len(positions) != 2 or positions[0] > positions[1]:
         usual = cut_of(scale)
         example = f"{scale.levels[usual.okay - 1]},{scale.levels[usual.good - 1]}"
         raise UserError(
             f"--cut {','.join(stated)}: expected the lowest level that is Okay and the lowest that is Good,"
             f" {scale.ends}, such as --cut {example}"
         )
-    okay, good = (round(place or 0) for place in places)
-    return Cut(scale=scale, okay=okay, good=good, is_stated=True)
+    return Cut(scale=scale, okay=round(positions[0]), good=round(positions[1]), is_stated=True)

@@ -3,12 +3,11 @@
 `RatingSheet.notes` are sentences about how the file was read. Ratings by AIs are left out.
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import first_number, plain_id
@@ -44,19 +43,6 @@ ONE_RATER: Final = "one rater"
 SHOWN: Final = 3  # of the rows set aside
 ALL: Final = "all"
 AI_KINDS: Final = frozenset({"ai", "model", "llm", "machine", "bot", "judge", "synthetic", "automatic"})
-HUMAN_KINDS: Final = frozenset({"human", "person", "people", "crowd", "expert", "annotator", "user"})
-# Bare first names (Claude, Gemma) are people's: a family's name needs a number or a known word behind it.
-MODEL_NAME: Final = re.compile(
-    r"(?:[\w.-]+[/:])?"  # a maker before the name
-    r"(?:(?:chat)?gpt[-_ ]?\d|chatgpt\b|text-davinci|o[134](?:-mini|-preview|-pro)?$"
-    r"|claude[-_ ]?(?:\d|v\d|opus|sonnet|haiku|instant|fable|mythos)|gemini[-_ ]?(?:\d|pro|flash|ultra|nano)"
-    r"|gemma[-_ ]?\d|palm[-_ ]?2|(?:meta[-_ ])?(?:code[-_ ]?)?llama[-_ ]?\d|vicuna|alpaca[-_ ]\d"
-    r"|(?:open-)?mi[sx]tral(?:[-_ ]|$)|ministral|magistral|qwen|qwq|deepseek|grok[-_ ]?\d|phi[-_ ]\d"
-    r"|command[-_ ](?:r|a|light|nightly|xlarge)\b|yi[-_ ]\d|falcon[-_ ]?\d|glm[-_ ]?\d|chatglm|kimi[-_ ]"
-    r"|nova[-_ ](?:pro|lite|micro|premier)|olmo|zephyr[-_ ]\d|solar[-_ ]\d|granite[-_ ]?\d|minimax"
-    r"|gpt[-_ ]?(?:neo|oss|j)|prometheus[-_ ]?\d|nemotron|internlm|baichuan|dbrx|jamba)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +60,6 @@ class SheetOptions:
     ai_raters: tuple[str, ...] = ()
     dimension: str = "empathy"
     skip_invalid: bool = False
-
-
-class HasRater(Protocol):
-    """A rating."""
-
-    @property
-    def rater(self) -> str: ...
-
-
-Item = TypeVar("Item", bound=HasRater)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,31 +80,30 @@ class Replies:
         self._of_model: dict[tuple[str, str], str] = {}
         self._shared: set[str] = set()  # ids shared by replies of several models
         for judgment in judgments:
-            self._note(judgment.id, judgment.model)
-            if judgment.content_digest:
-                self._by_content.setdefault(judgment.content_digest, {})[judgment.id] = judgment.model
+            self._add(judgment)
         for exchange in exchanges:
-            self._note(exchange.id, exchange.model)
+            self._add(exchange)
             texts = (_plain_text(exchange.prompt), _plain_text(exchange.response))
             self._by_text.setdefault(texts, {})[exchange.id] = exchange.model
-            self._by_content.setdefault(exchange.content_digest, {})[exchange.id] = exchange.model
 
-    @property
-    def ids(self) -> Collection[str]:
-        """What the replies are known by."""
-        return self.models.keys()
-
-    def _note(self, identity: str, model: str) -> None:
-        plain = plain_id(identity, model)
+    def _add(self, reply: Judgment | Exchange) -> None:
+        identity, model = reply.id, reply.model
+        if reply.content_digest:
+            self._by_content.setdefault(reply.content_digest, {})[identity] = model
         if model == UNNAMED_MODEL and identity in self.models:
             return  # a file may leave out the name that its run knows
+        plain = plain_id(identity, model)
         self.models[identity] = model
         self._of_model[plain, model] = identity
         if plain != identity:
             self._shared.add(plain)
 
+    def knows(self, identity: str, model: str) -> bool:
+        """Return whether an id is that of a reply, or of several."""
+        return identity in self._shared or identity in self.models or (identity, model) in self._of_model
+
     def find_id(self, identity: str, model: str) -> str:
-        """The reply of this id; where models share ids, that of the model named."""
+        """Return the reply of this id; where models share ids, that of the named model."""
         if (own := self._of_model.get((identity, model))) is not None:
             return own
         if identity in self._shared:
@@ -138,17 +113,19 @@ class Replies:
         return identity
 
     def find_content(self, digest: str, identity: str, model: str) -> str | None:
-        """The judged reply with this digest of its content, as `rate` writes it; None if there is none."""
+        """Return the judged reply with this digest of its content, as `rate` writes it; None if none has."""
         found = self._by_content.get(digest, {})
         named = [key for key, name in found.items() if name in (model, UNNAMED_MODEL)] or list(found)
         return identity if identity in named else next(iter(named), None)
 
     def find_text(self, row: Mapping[str, Any]) -> str:
-        """The reply with the same prompt and response; equal texts are distinguished by the model's name."""
+        """Return the reply with the same prompt and response; the model's name separates equal texts."""
         prompt, response = str(row["prompt"]), str(row["response"])
         found = self._by_text.get((_plain_text(prompt), _plain_text(response)), {})
-        for seen in () if found else _contents(row):
-            found = found or self._by_content.get(seen, {})
+        bare = Exchange(id="", prompt=prompt, response=response)
+        situation, emotion = (str(row[key]) if row.get(key) else None for key in ("situation", "emotion"))
+        for seen in (replace(bare, situation=situation, emotion=emotion), bare):  # by a judge
+            found = found or self._by_content.get(seen.content_digest, {})
         model = row.get("model")
         named = [key for key, name in found.items() if model is None or name in (str(model), UNNAMED_MODEL)]
         if not named:
@@ -162,28 +139,28 @@ class Replies:
         return named[0]
 
 
-def bare_name(name: str) -> str:
-    """A header without case, spaces and marks.
-
-    >>> bare_name(" Rater ID"), bare_name("WorkerId"), bare_name("response_a")
-    ('raterid', 'workerid', 'responsea')
-    """
-    return plain_name(name).replace("_", "")
-
-
 def find_columns(headers: Iterable[str], stated: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Which header holds what; those stated must be there.
+    """Return which header holds what, spelled in any way; those stated must be there.
 
     >>> find_columns(["ID", "Annotator", "Rating", "note"])
     {'id': 'ID', 'rater': 'Annotator', 'rating': 'Rating'}
     """
     names = list(headers)
-    columns = {key: _find_column(key, (key, *aliases), names, stated) for key, aliases in NAMES.items()}
-    return {key: name for key, name in columns.items() if name is not None}
+    known = {_bare(name): name for name in reversed(names)} | {name: name for name in names}
+    columns = {}
+    for key, aliases in NAMES.items():
+        wanted = (stated[key],) if stated and key in stated else (key, *aliases)
+        found = (known.get(word) or known.get(_bare(word)) for word in wanted)
+        if name := next(filter(None, found), None):
+            columns[key] = name
+        elif stated and key in stated:
+            there = ", ".join(names) or "none"
+            raise UserError(f"--column {key}={stated[key]}: no such column; columns: {there}")
+    return columns
 
 
 def parse_stated(texts: Sequence[str]) -> dict[str, str]:
-    """Columns as an option states them, each as FIELD=NAME.
+    """Return columns as an option states them, each as FIELD=NAME.
 
     >>> parse_stated(["rating=Overall score"])
     {'rating': 'Overall score'}
@@ -197,52 +174,10 @@ def parse_stated(texts: Sequence[str]) -> dict[str, str]:
     return stated
 
 
-def say_missing(what: str, headers: Iterable[str], *, option: str) -> str:
-    """What is missing, the columns there are, and the option that helps."""
-    names = ", ".join(map(str, headers)) or "none"
-    return f"no column for {what}; columns: {names}. Name it: --column {option}=NAME"
-
-
-def known_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """A row under the names we know; other columns keep theirs."""
-    named = {name: key for key, name in columns.items()}
-    taken = set(columns)
-    return {
-        named.get(key, key): value
-        for key, value in row.items()
-        if key in named or key not in taken  # `score`, read as the rating, must not be hidden by another
-    }
-
-
-def _find_column(
-    key: str, aliases: Sequence[str], names: Sequence[str], stated: Mapping[str, str] | None
-) -> str | None:
-    """Return the header that is stated for a field, which must be there, else the first of its aliases."""
-    if not stated or key not in stated:
-        return _find_header(aliases, names)
-    if (name := _find_header((stated[key],), names)) is None:
-        there = ", ".join(names) or "none"
-        raise UserError(f"--column {key}={stated[key]}: no such column; columns: {there}")
-    return name
-
-
-def _find_header(wanted: Sequence[str], names: Sequence[str]) -> str | None:
-    """The first of these that is there: as it is written, else in any case."""
-    plain: dict[str, str] = {}
-    for name in names:
-        plain.setdefault(bare_name(name), name)
-    for word in wanted:
-        if word in names:
-            return word
-        if bare_name(word) in plain:
-            return plain[bare_name(word)]
-    return None
-
-
 def is_rating_table(path: Path) -> bool:
     """Return whether a table holds ratings rather than replies, by its first row."""
     _, row = next(iter(read_rows(path)), (0, {}))
-    columns, names = find_columns(row), {bare_name(name) for name in row}
+    columns, names = find_columns(row), {_bare(name) for name in row}
     if "response" in columns:  # replies may have a rating too; ratings with texts also name the rater
         return {"rating", "rater"} <= names
     return "rating" in columns and ("rater" in columns or bool(names & {"rating", "stars", "thumbs"}))
@@ -255,96 +190,64 @@ def read_sheet(
     replies: Replies | None = None,
     target: Sequence[str] = LABELS,
 ) -> RatingSheet:
-    """The ratings of a file, on the judge's scale `target`.
+    """Return the human ratings of a file, on the judge's scale `target`.
 
     With `replies` each rating must say which reply it is of, by id or by its texts; without, a row that has
-    no id is a reply of its own.
+    no id is a reply of its own. Ratings by AIs are left out: by raters that the options or `rater_kind` name.
     """
-    table = _RatingTable(path, options)
-    table.replies, table.target = replies, tuple(target)
-    headers, columns = table.headers, table.columns
-    if not table.rows and not table.bad:
-        raise UserError(f"{path}: empty; expected a table with id, rater and rating")
-    if "rating" not in columns:
-        raise UserError(f"{path}: {say_missing('the rating', headers, option='rating')}")
-    if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
-        what = "the reply that is rated (id, or prompt and response)"
-        raise UserError(f"{path}: {say_missing(what, headers, option='id')}")
-    rated = [(item, item.extra.get("rater_kind")) for item in table.read()]
-    people, notes = table.conclude(rated, "rating")
-    return RatingSheet(ratings=people, notes=notes)
+    table = _RatingTable(path, options or SheetOptions(), replies, tuple(target))
+    ratings = table.read()
+    named = table.options.ai_raters
+    kinds = [(item.rater, str(item.extra.get("rater_kind") or "").strip().casefold()) for item in ratings]
+    ai = {rater for rater, kind in kinds if ALL in named or rater in named or kind in AI_KINDS}
+    people, names = tuple(item for item in ratings if item.rater not in ai), ", ".join(sorted(ai))
+    if ratings and not people:
+        raise UserError(
+            f"{path}: all ratings are by AI raters ({names}); only human ratings are used."
+            " Have people rate some of these replies: rate plan RESPONSES.jsonl"
+        )
+    count = len(ratings) - len(people)
+    about_ai = [f"{count:,} rating{'s' if count != 1 else ''} by AI raters ({names}) left out"] if ai else []
+    return RatingSheet(ratings=people, notes=(*table.notes, *say_set_aside(table.bad), *about_ai))
 
 
-def is_ai(rater: str, kind: object, options: SheetOptions) -> bool:
-    """Return whether a rater is an AI: by the command's options, else by the file, else by the name.
-
-    >>> options = SheetOptions(ai_raters=("grader",))
-    >>> names = ("grader", "gpt-4o", "Claude", "claude-3-opus", "meta-llama/Llama-3-8B", "Gemma", "r07")
-    >>> [name for name in names if is_ai(name, None, options)]
-    ['grader', 'gpt-4o', 'claude-3-opus', 'meta-llama/Llama-3-8B']
-    """
-    if ALL in options.ai_raters or rater in options.ai_raters:
-        return True
-    stated = str(kind or "").strip().casefold()
-    if stated in AI_KINDS or stated in HUMAN_KINDS:
-        return stated in AI_KINDS
-    return MODEL_NAME.match(rater.strip()) is not None
-
-
-class RaterTable:
+class _RatingTable:
     """A file of ratings: its rows, the columns it has, and the notes about it."""
 
-    def __init__(self, path: Path, options: SheetOptions | None) -> None:
-        self.path, self.options, self.bad = path, options or SheetOptions(), list[BadRow]()
-        self.on_bad: OnBad = self.bad.append if self.options.skip_invalid else stop_at_bad_row
+    def __init__(
+        self, path: Path, options: SheetOptions, replies: Replies | None, target: tuple[str, ...]
+    ) -> None:
+        self.path, self.options, self.replies, self.target = path, options, replies, target
+        self.bad: list[BadRow] = []
+        self.on_bad: OnBad = self.bad.append if options.skip_invalid else stop_at_bad_row
         header = Header()
         self.rows = list(read_rows(path, on_bad=self.on_bad, header=header))
-        self.headers = list(dict.fromkeys(key for _, row in self.rows for key in row))
-        self.columns = find_columns(self.headers, self.options.columns)
-        self.notes: list[str] = []
-        for text in header.notes:
-            self.note(text)
+        headers = list(dict.fromkeys(key for _, row in self.rows for key in row))
+        self.columns = find_columns(headers, options.columns)
+        self.notes = [f"{path.name}: {note}" for note in header.notes]
+        self.by_text = 0
+        self.has_texts = {"prompt", "response"} <= set(self.columns)
+        if not self.rows and not self.bad:
+            raise UserError(f"{path}: empty; expected a table with id, rater and rating")
+        for key, what, is_missing in (
+            ("rating", "the rating", "rating" not in self.columns),
+            (
+                *("id", "the reply that is rated (id, or prompt and response)"),
+                replies is not None and "id" not in self.columns and not self.has_texts,
+            ),
+        ):
+            if is_missing:
+                names = ", ".join(map(str, headers)) or "none"
+                problem = f"no column for {what}; columns: {names}. Name it: --column {key}=NAME"
+                raise UserError(f"{path}: {problem}")
 
     def note(self, text: str) -> None:
         """Add a note with the file's name."""
         self.notes.append(f"{self.path.name}: {text}")
 
-    def note_raters(self, what: str) -> None:
-        """Warn where the file names no raters."""
-        if "rater" not in self.columns:
-            self.note(
-                f"warning: no rater column, so all {what}s count as one rater's; add a column `rater`, or "
-                "--column rater=NAME"
-            )
-
-    def conclude(
-        self, items: Sequence[tuple[Item, object]], what: str
-    ) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-        """Return what people gave, and all notes; refused where AIs gave everything.
-
-        `items` are ratings, each with what the file calls the kind of its rater.
-        """
-        ai = {item.rater for item, kind in items if is_ai(item.rater, kind, self.options)}
-        names = ", ".join(sorted(ai))
-        people = tuple(item for item, _ in items if item.rater not in ai)
-        if items and not people:
-            raise UserError(
-                f"{self.path}: all {what}s are by AI raters ({names}); only human {what}s are used."
-                " Have people rate some of these replies: rate plan RESPONSES.jsonl"
-            )
-        count = len(items) - len(people)
-        plural = "s" if count != 1 else ""
-        about_ai = [f"{count:,} {what}{plural} by AI raters ({names}) left out"] if ai else []
-        return people, (*self.notes, *say_set_aside(self.bad), *about_ai)
-
-
-class _RatingTable(RaterTable):
-    replies: Replies | None
-    target: tuple[str, ...]
-    by_text: int = 0
-
     def read(self) -> list[Rating]:
-        every = [(line, known_row(row, self.columns), row) for line, row in self.rows]
+        """Return the ratings of all raters; those of other dimensions are left out."""
+        every = [(line, self._known_row(row), row) for line, row in self.rows]
         known = [item for item in every if item[1].get("dimension") in (None, self.options.dimension)]
         if every and not known:
             raise UserError(f"{self.path}: no ratings of the dimension {self.options.dimension!r}")
@@ -361,12 +264,19 @@ class _RatingTable(RaterTable):
             raise UserError("--cut: not needed, because the ratings are on the judge's scale; omit it")
         if cut is not None and self.target != LABELS:
             raise UserError(f"{self.path}: ratings {scale.ends}, and the judge's are not; set --scale")
-        self._tell(cut)
-        meet = self._ids_meet(row for _, row, _ in known)
+        self._note_reading(cut)
+        ids = [
+            (name_text(row["id"]), name_text(row.get("model")))
+            for _, row, _ in known
+            if row.get("id") is not None
+        ]
+        replies = self.replies
+        # If no id of the file is a reply's, texts may still identify it.
+        by_id = not self.has_texts or replies is None or any(replies.knows(*pair) for pair in ids)
         make, ratings = make_record(Rating), []
         for line, row, raw in known:
             try:
-                ratings.append(make(line, self._rating_row(row, scale, cut, meet)))
+                ratings.append(make(line, self._rating_row(row, scale, cut, by_id)))
             except UserError as problem:
                 self.on_bad(BadRow(self.path, line, str(problem), raw))
         if "rater" not in self.columns:
@@ -374,6 +284,12 @@ class _RatingTable(RaterTable):
         if self.by_text:
             self.note(f"{self.by_text:,} ratings were matched to replies by text")
         return ratings
+
+    def _known_row(self, row: Row) -> Row:
+        """Return a row under the names we know; other columns keep theirs."""
+        named = {name: key for key, name in self.columns.items()}
+        # `score`, read as the rating, must not be hidden by another column.
+        return {named.get(key, key): row[key] for key in row if key in named or key not in self.columns}
 
     def _check_once(self, ratings: Sequence[Rating]) -> None:
         """Refuse several ratings of one reply without raters: they cannot be assigned to people."""
@@ -384,30 +300,20 @@ class _RatingTable(RaterTable):
                 "column `rater`, or --column rater=NAME"
             )
 
-    def _tell(self, cut: Cut | None) -> None:
+    def _note_reading(self, cut: Cut | None) -> None:
         if cut is not None:
             how = "as --cut says" if cut.is_stated else "thirds of the scale; --cut OKAY,GOOD sets another"
             kind = {"thumbs": "thumbs", "stars": f"stars 1 to {len(cut.scale.levels)}"}.get(cut.scale.kind)
-            self.note(f"{kind or f'ratings {cut.scale.ends}'} read as {cut.say()} ({how})")
+            self.note(f"{kind or f'ratings {cut.scale.ends}'} read as {cut.description} ({how})")
         elif self.columns["rating"].casefold() != "rating":
             self.note(f"ratings are read from the column {self.columns['rating']!r}")
-        self.note_raters("rating")
+        if "rater" not in self.columns:
+            self.note(
+                "warning: no rater column, so all ratings count as one rater's; add a column `rater`, or "
+                "--column rater=NAME"
+            )
 
-    def _ids_meet(self, rows: Iterable[Row]) -> bool:
-        """Whether the file's ids are those of the replies; if none is, texts may still say which is meant."""
-        if self.replies is None or not {"prompt", "response"} <= set(self.columns):
-            return True
-        for row in rows:
-            if row.get("id") is not None:
-                try:
-                    found = self.replies.find_id(name_text(row["id"]), name_text(row.get("model")))
-                except UserError:
-                    return True
-                if found in self.replies.ids:
-                    return True
-        return False
-
-    def _rating_row(self, row: Row, scale: RatingScale, cut: Cut | None, ids_meet: bool) -> Row:
+    def _rating_row(self, row: Row, scale: RatingScale, cut: Cut | None, by_id: bool) -> Row:
         made = {**row, "rating": self._value(row.get("rating"), scale, cut)}
         if "rater" not in self.columns:
             made["rater"] = ONE_RATER
@@ -415,33 +321,31 @@ class _RatingTable(RaterTable):
             if made.get(key) is not None:
                 made[key] = name_text(made[key])
         if self.replies is not None:
-            made["id"] = self._reply(row, ids_meet)
+            made["id"] = self._find_reply(self.replies, row, by_id)
         return made
 
-    def _reply(self, row: Row, ids_meet: bool) -> str:
-        assert self.replies is not None
-        digest, known_as, model = (name_text(row.get(key)) for key in ("content_digest", "id", "model"))
-        if digest and (found := self.replies.find_content(digest, known_as, model)) is not None:
+    def _find_reply(self, replies: Replies, row: Row, by_id: bool) -> str:
+        digest, identity, model = (name_text(row.get(key)) for key in ("content_digest", "id", "model"))
+        if digest and (found := replies.find_content(digest, identity, model)) is not None:
             return found
-        if (identity := name_text(row.get("id"))) and ids_meet:
-            return self.replies.find_id(identity, name_text(row.get("model")))
+        if identity and by_id:
+            return replies.find_id(identity, model)
         if row.get("prompt") is None or row.get("response") is None:
             raise UserError("id: missing or empty; every row needs it, or the prompt and the response")
-        found = self.replies.find_text(row)
+        found = replies.find_text(row)
         self.by_text += 1
         return found
 
     def _value(self, value: Any, scale: RatingScale, cut: Cut | None) -> float:
         if value is None or str(value).strip() == "":
             raise UserError("rating: missing or empty; every row needs it")
-        position = scale.position(value)
+        position, low = scale.position(value), first_number(scale.levels)
         if position is None:
-            low = first_number(scale.levels)
             ends = f"from {low} to {low + len(scale.levels) - 1}" if cut is None else scale.ends
             options = "" if self.options.scale else "; for another scale, set --scale, such as --scale 1-5"
             raise UserError(f"rating: {str(value)[:40]!r} is not on the scale {ends}{options}")
         if cut is None:
-            return position + first_number(scale.levels) - 1
+            return position + low - 1
         if position != int(position):
             raise UserError(
                 f"rating: {str(value)[:40]!r} is between two levels; pass individual ratings, not means"
@@ -450,7 +354,7 @@ class _RatingTable(RaterTable):
 
 
 def name_text(value: Any) -> str:
-    """A name as text; a spreadsheet's 7.0 is 7.
+    """Return a name as text; a spreadsheet's 7.0 is 7.
 
     >>> name_text(7.0), name_text(None)
     ('7', '')
@@ -460,12 +364,8 @@ def name_text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _contents(row: Mapping[str, Any]) -> Iterable[str]:
-    """The digests of what a judge may have seen of this reply: all that the row has, or the texts alone."""
-    bare = Exchange(id="", prompt=str(row["prompt"]), response=str(row["response"]))
-    situation, emotion = (str(row[key]) if row.get(key) else None for key in ("situation", "emotion"))
-    yield replace(bare, situation=situation, emotion=emotion).content_digest
-    yield bare.content_digest
+def _bare(name: str) -> str:
+    return plain_name(name).replace("_", "")
 
 
 def _plain_text(text: str) -> str:
@@ -473,7 +373,7 @@ def _plain_text(text: str) -> str:
 
 
 def say_set_aside(bad: Sequence[BadRow]) -> list[str]:
-    """How many rows were set aside, and why the first of them were."""
+    """Return a line on how many rows were set aside, and why the first of them were."""
     if not bad:
         return []
     first = "; ".join(map(str, bad[:SHOWN]))

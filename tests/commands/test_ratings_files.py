@@ -201,7 +201,6 @@ def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
 
 
 AIS: dict[str, tuple[Callable[[Row], Row], list[str], str]] = {
-    "by its name": (lambda row: {"rater": "gpt-4o"}, [], "gpt-4o"),
     "by the file": (lambda row: {"rater": "grader", "rater_kind": "AI"}, [], "grader"),
     "by the command": (lambda row: {"rater": "grader"}, ["--ai-raters", "grader"], "grader"),
     "all of them": (lambda row: {"rater": "grader"}, ["--ai-raters", "all"], "grader"),
@@ -227,7 +226,7 @@ def test_of_a_mixed_file_people_s_ratings_are_used(scored: list[Row]) -> None:
     people = [{key: row[key] for key in ("id", "model", "rater", "rating")} for row in ratings(scored)]
     assert calibrate("run", write_csv(Path("people.csv"), people)).exit_code == 0
     expected = report()
-    ais = [{**row, "rater": "claude-3-opus", "rating": 3} for row in people[::2]]
+    ais = [{**row, "rater": "claude-3-opus", "rater_kind": "ai", "rating": 3} for row in people[::2]]
     mixed = write_csv(Path("mixed.csv"), [*people, *ais])
     note = "120 ratings by AI raters (claude-3-opus) left out"
     done = calibrate("run", mixed)

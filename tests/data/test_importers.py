@@ -488,7 +488,10 @@ def test_mental_align_sets_impossible_scores_aside(tmp_path):
     ]
     imported = import_source("mental-align", write_csv(tmp_path / "scores.csv", rows))
     assert values(imported) == {("1/owl", "human", "empathy"): 4.0, ("1/owl", "gpt-4o", "empathy"): 5.0}
-    assert imported.ratings[0].extra == {"model": "owl"}
+    assert [item.extra for item in imported.ratings] == [
+        {"model": "owl"},
+        {"model": "owl", "rater_kind": "ai"},
+    ]
     assert imported.set_aside == (
         SetAside("scores.csv:3", "human: 0 is not on the scale 1-5"),
         SetAside("scores.csv:3", "gpt-4o: empty"),
