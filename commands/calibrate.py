@@ -89,7 +89,12 @@ def calibrate(
     from empathy_judge.data.runs import read_manifest
     from empathy_judge.judge.base import DEFAULT
     from empathy_judge.judge.scoring import score_files
-    from empathy_judge.reports.calibration.calibration_page import plain_report, print_report, write_report
+    from empathy_judge.reports.calibration.calibration_page import (
+        default_folder,
+        plain_report,
+        print_report,
+        write_report,
+    )
     from empathy_judge.reports.calibration.verdict import choose_judge, refuse_part
 
     if len(paths) < 2:
@@ -125,7 +130,7 @@ def calibrate(
     )
     say_notes(inputs.notes)
     report = fit.calibrate(inputs)
-    folder = out or _default_folder(report.judge.name, report.judge.source)
+    folder = out or default_folder(report)
     refused = refuse_part(report)
     written = write_report(report, folder)
     if not refused:
@@ -159,8 +164,3 @@ def calibrate(
     # Undefined, or with too few ratings for an interval.
     if refused or report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)
-
-
-def _default_folder(judge: str, source: str) -> Path:
-    stem = Path(source).stem
-    return Path("calibrations") / (stem if judge == stem else f"{stem}-{judge}".replace("/", "-"))

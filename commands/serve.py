@@ -53,11 +53,6 @@ from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_Q
     metavar="BYTES",
     help="Largest request body.",
 )
-@click.option(
-    "--stdio",
-    is_flag=True,
-    help="Read requests as JSON lines from stdin and write responses to stdout, without a network port.",
-)
 def serve(
     judge_name: str,
     calibration: str | None,
@@ -67,15 +62,13 @@ def serve(
     queue: int,
     max_exchanges: int,
     max_body: int,
-    stdio: bool,
 ) -> None:
     """Serve a judge over HTTP.
 
     POST /v1/score takes exchanges; /v1/chat/completions grades for tools that support only chat models; / is
     a page to try it. With "unit": "conversation" in /v1/score, or the model `conversation` in chat
     completions, all turns are scored as one. Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
-    Nothing that is sent is stored or logged. The first SIGTERM or Ctrl-C finishes the accepted requests. With
-    --stdio it is a child process of another program, as the Python client `empathy_judge` starts it.
+    Nothing that is sent is stored or logged. The first SIGTERM or Ctrl-C finishes the accepted requests.
 
     \b
     Examples:
@@ -83,10 +76,6 @@ def serve(
       empathy-judge serve --port 0 --judge prompted.toml --queue 64
       empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
     """
-    if stdio:
-        from empathy_judge.server.stdio import serve_stdio
-
-        return serve_stdio(judge_name, calibration)
     from empathy_judge.judge.base import load_both_units
     from empathy_judge.judge.llm.keys import Key
     from empathy_judge.server.app import Limits, make_app

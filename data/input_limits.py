@@ -28,7 +28,6 @@ LARGEST_BODY: Final = MB  # bytes of a request
 MOST_EXCHANGES: Final = 256  # in a request
 LONGEST_EXCHANGE: Final = 200_000  # characters of all its texts together
 MOST_QUEUED: Final = 512  # runs of the judge's network accepted at once
-MOST_REQUESTS: Final = 64  # answered at once over stdio; further ones wait
 MOST_ALTERNATIVES: Final = 20  # of `top_logprobs`
 MOST_CONNECTIONS: Final = 512  # and as many that wait to be accepted
 MOST_OPEN_FILES: Final = 8192

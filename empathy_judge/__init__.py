@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from empathy_judge.api import ResultTable, ScoredRun, calibrate, compare, score
-    from empathy_judge.client import JudgeClient, ModelShares, ReplyJudgment, ShareEstimate
-    from empathy_judge.connections import JudgeError
+    from empathy_judge.client import JudgeClient, LocalJudge, ModelShares, ReplyJudgment, ShareEstimate
+    from empathy_judge.data.errors import OperationalError, UserError
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 if (_CHECKOUT / "pyproject.toml").exists():  # not installed: the rooms stand beside this folder
     __path__.append(str(_CHECKOUT))
 
 __version__ = "0.2.0.dev0"
-__all__ = ["JudgeClient", "JudgeError", "ModelShares", "ReplyJudgment", "ShareEstimate", "__version__"]
+__all__ = ["OperationalError", "UserError", "__version__"]
+__all__ += ["JudgeClient", "LocalJudge", "ModelShares", "ReplyJudgment", "ShareEstimate"]
 __all__ += ["ResultTable", "ScoredRun", "calibrate", "compare", "score"]
-_MODULES = {"JudgeError": "connections"} | dict.fromkeys(__all__[-5:], "api")
+_MODULES = dict.fromkeys(__all__[:2], "data.errors") | dict.fromkeys(__all__[-5:], "api")
 
 
 def __getattr__(name: str) -> Any:
-    """Load names on demand: the command line starts here too and needs none of them."""
+    """Return a public name; its module loads on demand, since the command line starts here too."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"empathy_judge.{_MODULES.get(name, 'client')}"), name)

@@ -1,25 +1,46 @@
-"""The Python interface: `score`, `compare` and `calibrate`, with results that notebooks show.
+"""The Python interface: `score`, `compare` and `calibrate` in this process, with results that notebooks show.
 
-Each call runs the command of that name in a child process. It returns the figures that the command prints,
-and works in a project whose own packages have the same names.
+Calls from several threads take turns. After Ctrl-C, the same call resumes.
 """
 
 import html
 import json
-import re
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import date
 from os import PathLike, fspath
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any
+from tempfile import TemporaryDirectory
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Protocol
 
 from empathy_judge.client import ModelShares
-from empathy_judge.connections import LAST_OUTPUT, JudgeError, start_command
+from empathy_judge.data.errors import UserError
 
-MESSAGE = re.compile(r"^error: (.*)", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from empathy_judge.data.rating_files.sheet import SheetOptions
+    from empathy_judge.data.runs import OnProgress
+    from empathy_judge.judge.base import Judge
+
+
+class Frame(Protocol):
+    """A pandas or polars DataFrame."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+
+AnyPath = str | PathLike[str]
+Rows = Iterable[Mapping[str, Any]]
+_TURN = RLock()  # two calls must not write to one run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -31,11 +52,20 @@ class ResultTable:
     data: Mapping[str, Any]
     folder: Path | None = None
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pandas.DataFrame":
         """Return the rows as a pandas DataFrame."""
         import pandas
 
-        return pandas.DataFrame(self.rows)
+        return pandas.DataFrame(self._table())
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return the rows as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame(self._table(), infer_schema_length=None)
+
+    def _table(self) -> list[Mapping[str, Any]]:
+        return [*self.rows]
 
     def __repr__(self) -> str:
         cells = [[*map(_show, row.values())] for row in self.rows]
@@ -50,9 +80,13 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScoredRun(ResultTable):
-    """Scored replies in a `folder`; `models` are sorted by their Good share, the highest first."""
+    """Scored replies in a `folder`; `models` are sorted by their Good share, the highest first.
+
+    `frame` has a row for each reply, as a DataFrame of the library that the replies came in; else None.
+    """
 
     models: tuple[ModelShares, ...]
+    frame: Any = None
 
     def judgments(self) -> list[dict[str, Any]]:
         """Return the judgment of every reply in the order of the input, with a column for each label."""
@@ -62,139 +96,280 @@ class ScoredRun(ResultTable):
         names = ("id", "model", "label", "Bad", "Okay", "Good", "score", "unscored", "flag")
         return [{name.lower(): row.get(name) for name in names} for row in rows]
 
-    def to_pandas(self) -> Any:
-        """Return the judgments as a pandas DataFrame."""
-        import pandas
+    def _table(self) -> list[Mapping[str, Any]]:
+        return [*self.judgments()]
 
-        return pandas.DataFrame(self.judgments())
+
+Data = AnyPath | Sequence[AnyPath] | Rows | Frame | ResultTable
 
 
 def score(
-    replies: Any, *, judge: str = "classifier", out: str | PathLike[str] | None = None, **options: Any
+    data: Data,
+    judge: str | None = None,
+    *,
+    out: AnyPath | None = None,
+    unit: str | None = None,
+    calibration: AnyPath | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    skip_invalid: bool = False,
+    max_cost: float | None = None,
+    device: str | None = None,
+    prompt_column: str | None = None,
+    response_column: str | Sequence[str] = (),
+    model_column: str | None = None,
 ) -> ScoredRun:
     """Score replies: estimate the share of each model's replies that people would rate Good.
 
-    `replies` is a path, several paths, a pandas or polars DataFrame, or rows (mappings) with `prompt`,
-    `response` and perhaps `model`. `options` are those of `empathy-judge score`, such as `limit=10`,
+    `data` is a path, several paths, a pandas or polars DataFrame, or rows (mappings) with `prompt`,
+    `response` and perhaps `model`. The options are those of `empathy-judge score`, such as `limit=10`,
     `calibration="calibration.json"` or `max_cost=2.5`. Judgments are saved in the folder `out`, by default in
     `runs/`; the same call resumes and judges nothing twice.
     """
-    with TemporaryDirectory() as folder:
-        data = _run("score", *_paths(replies, folder, "replies"), judge=judge, out=out, **options)
-    if "models" not in data:
-        raise JudgeError(f"{data['batch']}; call again later")
-    models = tuple(map(ModelShares.from_row, data["models"]))
-    return ScoredRun(
+    from empathy_judge.data.storage import Columns, check_source, find_sources
+    from empathy_judge.data.tables import notice_unit
+    from empathy_judge.judge.base import DEFAULT, load_judge
+    from empathy_judge.judge.budget import Budget
+    from empathy_judge.judge.scoring import ScoringRequest, score_file
+
+    if limit is not None and limit < 1:
+        raise UserError(f"limit: expected 1 or more, not {limit}")
+    responses = (response_column,) if isinstance(response_column, str) else tuple(response_column)
+    with _files(replies=data) as (paths,), _device(device):
+        source = find_sources(paths, Columns(prompt_column, responses, model_column))
+        check_source(source)
+        loaded = load_judge(judge or DEFAULT, unit=unit or notice_unit(source))
+        loaded.use_budget(Budget(max_cost))
+        request = ScoringRequest(
+            source=source,
+            judge=loaded,
+            out=Path(out) if out else None,
+            calibration=None if calibration is None else str(calibration),
+            limit=limit,
+            skip_invalid=skip_invalid,
+            seed=seed,
+        )
+        with _watch(None, loaded) as on_progress:
+            scored = score_file(request, on_progress=on_progress, on_read=_say)
+    found = {**scored.summary.as_dict(), "cost": scored.manifest["cost"], "run": str(scored.folder)}
+    models = tuple(map(ModelShares.from_row, found["models"]))
+    run = ScoredRun(
         rows=[
             {"model": item.model, "replies": item.judged, "unscored": item.unscored}
             | _interval("good", asdict(item.good) if item.good else {})
             for item in models
         ],
-        notes=[*(f"{item.model}: {item.refused}" for item in models if item.refused), *data["caveats"]],
-        data=data,
-        folder=Path(data["run"]),
+        notes=[*(f"{item.model}: {item.refused}" for item in models if item.refused), *found["caveats"]],
+        data=found,
+        folder=scored.folder,
         models=models,
     )
+    return replace(run, frame=_like(data, run))
 
 
-def compare(*replies: Any, ratings: Any = None, **options: Any) -> ResultTable:
+def compare(
+    *data: Data,
+    ratings: Data | None = None,
+    judge: str | None = None,
+    baseline: str | Sequence[str] = (),
+    models: Sequence[str] = (),
+    variants: bool = False,
+    exchanges: Sequence[AnyPath] = (),
+    calibration: AnyPath | None = None,
+    margin: float = 5.0,
+    scale: str | None = None,
+    cut: Sequence[str] = (),
+    skip_invalid: bool = False,
+) -> ResultTable:
     """Compare models by their replies, and return the verdict on each pair.
 
     Pass what `score` takes, or results of it. DataFrames and rows without `model` are named `replies-1` and
-    so on. `ratings` are human ratings of some of the replies: a path, a DataFrame or rows. `options` are
+    so on. `ratings` are human ratings of some of the replies: a path, a DataFrame or rows. The options are
     those of `empathy-judge compare`, such as `baseline="study:human"` or `variants=True`.
     """
-    with TemporaryDirectory() as folder:
-        named = [(f"replies-{number}", item) for number, item in enumerate(replies, start=1)]
-        paths = [path for name, item in named for path in _paths(item, folder, name)]
-        rated = [] if ratings is None else _paths(ratings, folder, "ratings")
-        data = _run("compare", *paths, ratings=rated, **options)
-    if data["kind"] != "runs":
-        raise JudgeError("a table of ratings: use the command `empathy-judge compare`")
-    pairs = data["pairs"]
+    from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
+    from empathy_judge.calibration.comparison.compare_runs import compare as compare_models
+    from empathy_judge.judge.base import WEIGHTS
+    from empathy_judge.judge.scoring import score_files
+    from empathy_judge.reports.comparison.comparison_page import compared_runs_row
+
+    named = {f"replies-{number}": item for number, item in enumerate(data, start=1)}
+    with _files(**named, ratings=ratings) as (*replies, rated):
+        paths = tuple(Path(path) for item in replies for path in item)
+        labels: Mapping[Path, str] = {}
+        corrected_by = None if calibration is None else str(calibration)
+        if not all(path.is_dir() for path in paths):
+            files = score_files(
+                paths,
+                judges=[judge] if judge else [],
+                calibration=corrected_by,
+                skip_invalid=skip_invalid,
+                watch=_watch,
+                on_read=_say,
+            )
+            paths, labels = files.runs, files.labels
+        request = ComparisonRequest(
+            paths=paths,
+            baselines=(baseline,) if isinstance(baseline, str) else tuple(baseline),
+            models=tuple(models),
+            ratings=Path(rated[0]) if rated else None,
+            exchanges=tuple(map(Path, exchanges)),
+            calibration=corrected_by,
+            margin=margin / 100,
+            weights=WEIGHTS,
+            labels=labels,
+            are_variants=variants,
+            reading=_reading(scale, cut, skip_invalid),
+        )
+        compared = compare_models(request, today=date.today())
+    assert isinstance(compared, ComparedRuns)
+    found = compared_runs_row(compared)
     rows = [
         {"model": pair["one"], "verdict": pair["verdict"], "other": pair["other"]}
         | _interval("difference", pair["shares"].get("Good", {}))
-        for pair in pairs
+        for pair in found["pairs"]
     ]
-    return ResultTable(rows=rows, notes=[*(pair["sentence"] for pair in pairs), *data["notes"]], data=data)
+    return ResultTable(
+        rows=rows, notes=[*(pair["sentence"] for pair in found["pairs"]), *found["notes"]], data=found
+    )
 
 
 def calibrate(
-    replies: Any,
-    ratings: Any,
+    data: Data,
+    ratings: Data,
+    judges: str | Sequence[str] = ("classifier",),
     *,
-    judges: Sequence[str] = ("classifier",),
-    out: str | PathLike[str] | None = None,
-    **options: Any,
+    out: AnyPath | None = None,
+    scale: str | None = None,
+    cut: Sequence[str] = (),
+    dimension: str | None = None,
+    skip_invalid: bool = False,
+    max_cost: float | None = None,
 ) -> ResultTable:
     """Compare judges with human ratings: the agreement and cost of each, beside baselines and people.
 
-    `replies` and `ratings` are paths, DataFrames or rows; a rating has `id` (of the reply), `rater` and
+    `data` and `ratings` are paths, DataFrames or rows; a rating has `id` (of the reply), `rater` and
     `rating`. Every judge scores the replies first. The report and the calibration of the first judge are
-    saved in the folder `out`, by default in `calibrations/`. `options` are those of
+    saved in the folder `out`, by default in `calibrations/`. The options are those of
     `empathy-judge calibrate`, such as `scale="1-5"`.
     """
-    with TemporaryDirectory() as folder:
-        paths = [*_paths(replies, folder, "replies"), *_paths(ratings, folder, "ratings")]
-        data = _run(
-            "calibrate", *paths, judge=judges if isinstance(judges, str) else list(judges), out=out, **options
+    from empathy_judge.calibration import fit
+    from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
+    from empathy_judge.calibration.inputs import CalibrationOptions, read_inputs
+    from empathy_judge.data.judgments import is_judgment_table, judged_dimension
+    from empathy_judge.data.rating_files.sheet import read_sheet
+    from empathy_judge.data.records import LABELS
+    from empathy_judge.judge.scoring import score_files
+    from empathy_judge.reports.calibration.calibration_page import default_folder, plain_report, write_report
+    from empathy_judge.reports.calibration.verdict import refuse_part
+
+    names = (judges,) if isinstance(judges, str) else tuple(judges)
+    reading = _reading(scale, cut, skip_invalid)
+    levels = reading.scale or LABELS
+    with _files(replies=data, ratings=ratings) as (replies, rated):
+        people = Path(rated[0])
+        read_sheet(people, replace(reading, dimension=dimension or reading.dimension))  # before any call
+        paths = list(map(Path, replies))
+        files = [path for path in paths if not path.is_dir() and not is_judgment_table(path, names, levels)]
+        runs = [path for path in paths if path not in files]
+        if files:
+            scored = score_files(
+                files, judges=names, max_cost=max_cost, skip_invalid=skip_invalid, watch=_watch, on_read=_say
+            )
+            runs = [*scored.runs, *runs]
+        options = CalibrationOptions(scale=levels, dimension=dimension or judged_dimension(runs))
+        report = fit.calibrate(
+            read_inputs(runs, people, exchanges=files, judges=(), options=options, reading=reading)
         )
+    folder = Path(out) if out else default_folder(report)
+    write_report(report, folder)
+    if not refuse_part(report):
+        write_calibration(folder / CALIBRATION_FILE, report.calibration)
+    found = plain_report(report)
     rows = [
         {"judge": run["name"], "kind": run["kind"]}
-        | _interval("agreement", run["metrics"].get(data["headline"], run["metrics"]["qwk"]))
+        | _interval("agreement", run["metrics"].get(found["headline"], run["metrics"]["qwk"]))
         | {name: run[name] for name in ("usd_per_1000", "seconds_per_1000")}
-        for run in data["runs"]
+        for run in found["runs"]
     ]
-    return ResultTable(rows=rows, notes=data["verdict"], data=data, folder=Path(data["folder"]))
+    return ResultTable(rows=rows, notes=found["verdict"], data=found, folder=folder)
 
 
-def _paths(table: Any, folder: str, name: str) -> list[str]:
-    """Return the paths of a table; a DataFrame or rows are written into the folder."""
+@contextmanager
+def _files(**tables: Data | None) -> Iterator[list[list[str]]]:
+    """Give the paths of each table, one call at a time; DataFrames and rows lie in a folder meanwhile."""
+    with _TURN, TemporaryDirectory() as folder:
+        yield [
+            [] if table is None else _paths(table, Path(folder, f"{name}.jsonl"))
+            for name, table in tables.items()
+        ]
+
+
+def _paths(table: Any, path: Path) -> list[str]:
+    """Return the paths of a table; a DataFrame or rows are written to `path`."""
     if isinstance(table, str | PathLike | ResultTable):
         return [fspath(table.folder or "") if isinstance(table, ResultTable) else fspath(table)]
-    path = Path(folder, f"{name}.jsonl")
     if hasattr(table, "collect"):  # polars, lazy
         table = table.collect()
     if hasattr(table, "write_ndjson"):  # polars
         table.write_ndjson(path)
-    elif hasattr(table, "to_json"):  # pandas
+    elif hasattr(table, "columns") and hasattr(table, "to_json"):  # pandas
         table.to_json(path, orient="records", lines=True, date_format="iso")
+    elif isinstance(table, Sequence) and table and all(isinstance(item, str | PathLike) for item in table):
+        return list(map(fspath, table))
     else:
-        items = [] if isinstance(table, Mapping) else list(table)
-        if items and all(isinstance(item, str | PathLike) for item in items):
-            return [fspath(item) for item in items]
-        if isinstance(table, Mapping) or not all(isinstance(item, Mapping) for item in items):
-            raise TypeError(f"expected a path, a DataFrame or a list of rows, not {type(table).__name__}")
+        is_rows = isinstance(table, Iterable) and not isinstance(table, Mapping)
+        items = [*table] if is_rows else [None]
+        if not all(isinstance(item, Mapping) for item in items):
+            wanted = "a path, a DataFrame with prompt and response, or a list of rows"
+            raise TypeError(f"expected {wanted}, not {type(table).__name__}")
         path.write_text("".join(json.dumps(item, default=str) + "\n" for item in items), encoding="utf-8")
     return [str(path)]
 
 
-def _run(*words: object, **options: Any) -> dict[str, Any]:
-    """Run a command with `--json` and return its result; notes and progress go to `sys.stderr`."""
-    line, said = [*start_command(), *map(str, words), "--json"], ""
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        for item in value if isinstance(value, list | tuple) else [value]:
-            line += [flag] if item is True else [] if item is None or item is False else [flag, str(item)]
-    with TemporaryFile() as out:
-        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.PIPE}
-        with subprocess.Popen(line, **pipes, encoding="utf-8", errors="replace") as child:
-            try:
-                for note in child.stderr or ():
-                    said += note
-                    if not MESSAGE.search(said) and not note.startswith("Next"):
-                        print(note, end="", file=sys.stderr)
-            except BaseException:  # such as Ctrl-C: finished judgments are saved
-                child.kill()
-                raise
-        out.seek(0)
-        printed = out.read()
-    if not printed.strip():
-        error = MESSAGE.search(said)
-        raise JudgeError(error[1].strip() if error else said[-LAST_OUTPUT:])
-    result: dict[str, Any] = json.loads(printed)
-    return result
+@contextmanager
+def _device(name: str | None) -> Iterator[None]:
+    """Set the device of the judges that are loaded meanwhile."""
+    from empathy_judge.judge.base import DEVICE
+
+    token = DEVICE.set(name or DEVICE.get())
+    try:
+        yield
+    finally:
+        DEVICE.reset(token)
+
+
+@contextmanager
+def _watch(path: Path | None, judge: "Judge") -> Iterator["OnProgress"]:
+    """Show the progress of a scoring."""
+    from empathy_judge.reports.progress import progress
+
+    with progress(f"scoring with {judge.name}", spent=lambda: judge.spent) as on_progress:
+        yield on_progress
+
+
+def _say(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(note, file=sys.stderr)
+
+
+def _reading(scale: str | None, cut: Sequence[str], skip_invalid: bool) -> "SheetOptions":
+    from empathy_judge.data.judgments import parse_scale
+    from empathy_judge.data.rating_files.sheet import SheetOptions
+
+    levels = None if scale is None else parse_scale(scale)
+    return SheetOptions(scale=levels, cut=tuple(map(str, cut)) or None, skip_invalid=skip_invalid)
+
+
+def _like(data: object, run: ScoredRun) -> Any:
+    """Return the judgments as a DataFrame of the library of `data`; with its index where the rows match."""
+    library = type(data).__module__.partition(".")[0]
+    if library == "polars":
+        return run.to_polars()
+    if library != "pandas":
+        return None
+    frame, index = run.to_pandas(), getattr(data, "index", ())
+    return frame.set_index(index) if len(frame) == len(index) else frame
 
 
 def _interval(name: str, share: Mapping[str, Any]) -> dict[str, float | None]:

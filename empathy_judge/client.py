@@ -1,30 +1,33 @@
-"""The client: judgments of replies, and the shares of labels of each model."""
+"""Judges of single replies, in this process or on a server: judgments, and the shares of each model."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import BoundedSemaphore, Lock
 from typing import Any, Self
 
-from empathy_judge.connections import ChildConnection, JudgeError, ServerConnection
+from empathy_judge.data.errors import UserError
+from empathy_judge.http_connection import ServerConnection
 
 URL = "EMPATHY_JUDGE_URL"
 KEY = "EMPATHY_JUDGE_KEY"
-MOST_EXCHANGES = 64  # a request; a server takes no more than its own limit
+MOST_EXCHANGES = 64  # in a request; a server has its own limit
 MOST_CHARACTERS = 200_000
-EMPTY = "..."  # sent for an empty reply, since every exchange needs one
-UNSAID = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
+EMPTY = "..."  # replaces an empty reply, since every exchange needs one
+UNSCORED = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
 COUNTED = ("id", "model", "content_digest", "prompt_digest", "probabilities", "unscored", "flag", "features")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyJudgment:
-    """What the judge says of one reply: a label with probabilities, or `unscored` with the reason.
+    """A judgment of one reply: a label with probabilities, or `unscored` with the reason.
 
-    `score` is the rating it expects of a crowd, from 1 for Bad to 3 for Good; `flag` names the
-    danger the speaker may be in. `judge` is the judge's name and version. `row` is all of it, as
-    `score` writes it.
+    `score` is the expected rating, from 1 for Bad to 3 for Good; `flag` names the danger the speaker may be
+    in. `judge` is the judge's name and version. `row` is the whole judgment, as `score` writes it.
     """
 
     id: str
@@ -39,7 +42,7 @@ class ReplyJudgment:
 
     @property
     def good(self) -> float | None:
-        """The probability of Good."""
+        """Return the probability of Good."""
         return self.probabilities["Good"] if self.probabilities else None
 
     def __str__(self) -> str:
@@ -90,14 +93,14 @@ class ModelShares:
 
     @property
     def good(self) -> ShareEstimate | None:
-        """The share of Good, corrected where the judge has a calibration; None where that is refused."""
+        """Return the Good share, corrected where the judge has a calibration; None where that is refused."""
         if self.refused:
             return None
         return (self.corrected or self.shares).get("Good")
 
     @property
     def good_at_worst(self) -> ShareEstimate | None:
-        """The share of Good, with an interval that covers every possible label of the unscored replies."""
+        """Return the Good share with an interval that covers every possible label of the unscored replies."""
         share, total = self.good, self.judged + self.unscored
         if share is None or share.low is None or share.high is None:
             return None
@@ -105,45 +108,8 @@ class ModelShares:
         return replace(share, low=share.low * part, high=share.high * part + self.unscored / total)
 
 
-@cache
-def shared_judge(name: str | None = None, *, url: str | None = None) -> "JudgeClient":
-    """Return this process's client for these options; plug-ins share it."""
-    return JudgeClient(name, url=url)
-
-
-class JudgeClient:
-    """The judge, in a child process or on a server.
-
-    `name` is a judge as in `empathy-judge score --judge`. With `url`, or the variable EMPATHY_JUDGE_URL, a
-    server is asked, and `name`, if given, must be its judge; `key` is the server's. `python` is the
-    interpreter of another environment with the judge in it, also in EMPATHY_JUDGE_PYTHON. The child process
-    starts with the first request and ends with this process or by `close`. Threads may share a client.
-
-        with JudgeClient() as judge:
-            print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
-    """
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        url: str | None = None,
-        key: str | None = None,
-        calibration: str | None = None,
-        python: str | None = None,
-        timeout: float | None = 600.0,
-    ) -> None:
-        url = url or os.environ.get(URL)
-        self._name = name
-        self._connection: ChildConnection | ServerConnection
-        if url:
-            if calibration:
-                raise JudgeError("calibration: a server has its own; start it with serve --calibration")
-            self._connection = ServerConnection(url, key=key or os.environ.get(KEY), timeout=timeout)
-        else:
-            self._connection = ChildConnection(
-                name or "classifier", calibration, python=python, timeout=timeout
-            )
+class ReplyScorer(ABC):
+    """A judge of single replies: what `LocalJudge` and `JudgeClient` have in common."""
 
     def judge(self, prompt: str, response: str, **context: Any) -> ReplyJudgment:
         """Judge one reply; `context` may be id, model, situation, emotion and dialogue."""
@@ -156,7 +122,7 @@ class JudgeClient:
         An empty response is unscored, and no error.
         """
         numbered = ({"id": str(number), **row} for number, row in enumerate(exchanges, start=1))
-        return [judgment for part in _parts(numbered) for judgment in self._ask(part)]
+        return [judgment for part in _parts(numbered) for judgment in self._judge_part(part)]
 
     def shares(
         self, judgments: Iterable[ReplyJudgment | Mapping[str, Any]], *, seed: int = 0
@@ -164,34 +130,108 @@ class JudgeClient:
         """Return the shares of each model, as `score` counts them, the highest share of Good first."""
         rows = [item.row if isinstance(item, ReplyJudgment) else item for item in judgments]
         counted = [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
-        found = self._connection.ask("/v1/shares", {"judgments": counted, "seed": seed})
-        return list(map(ModelShares.from_row, found["models"]))
+        return list(map(ModelShares.from_row, self._count(counted, seed)["models"]))
 
-    def close(self) -> None:
-        """End the child process; the next request starts another."""
-        self._connection.close()
+    @abstractmethod
+    def _score(self, exchanges: list[dict[str, Any]]) -> Mapping[str, Any]:
+        """Return `judge` and `judgments`, as the server's /v1/score does."""
 
-    def __enter__(self) -> Self:
-        return self
+    @abstractmethod
+    def _count(self, judgments: list[dict[str, Any]], seed: int) -> Mapping[str, Any]:
+        """Return `models`, as the server's /v1/shares does."""
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _ask(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:
+    def _judge_part(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:
         # Ids must be unique in a request; the caller's need not be.
         sent = [
-            {**row, "id": str(place), "response": row.get("response") if _is_said(row) else EMPTY}
-            for place, row in enumerate(rows)
+            {**row, "id": str(index), "response": row.get("response") if _has_text(row) else EMPTY}
+            for index, row in enumerate(rows)
         ]
-        answer = self._connection.ask("/v1/score", {"exchanges": sent})
-        name, version = answer["judge"]["name"], answer["judge"]["version"]
-        is_name = self._name is not None and not self._name.endswith(".toml") and ":" not in self._name
-        if is_name and name != self._name:
-            raise JudgeError(f"the server's judge is {name!r}, not {self._name!r}; omit the name to use it")
+        answer = self._score(sent)
+        judge = f"{answer['judge']['name']} {answer['judge']['version']}"
         for row, found in zip(rows, answer["judgments"], strict=True):
-            own = {**found, "id": str(row["id"]), **({} if _is_said(row) else UNSAID)}
+            own = {**found, "id": str(row["id"]), **({} if _has_text(row) else UNSCORED)}
             fields: dict[str, Any] = {key: own.get(key) for key in JUDGED}
-            yield ReplyJudgment(**fields, judge=f"{name} {version}", row=own)
+            yield ReplyJudgment(**fields, judge=judge, row=own)
+
+
+class LocalJudge(ReplyScorer):
+    """A judge in this process, loaded once; threads may share it.
+
+    `name` is a judge as in `empathy-judge score --judge`.
+
+        judge = LocalJudge()
+        print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
+    """
+
+    def __init__(self, name: str | None = None, *, calibration: str | None = None) -> None:
+        from empathy_judge.judge.base import DEFAULT, load_judge
+        from empathy_judge.server.served_judge import ServedJudge
+
+        self._served = ServedJudge(load_judge(name or DEFAULT), calibration)
+        self._threads = self._served.judge.concurrency
+        self._turns = BoundedSemaphore(self._threads)
+
+    def _score(self, exchanges: list[dict[str, Any]]) -> Mapping[str, Any]:
+        from empathy_judge.data.tables import read_exchange
+
+        def judge(exchange: Any) -> dict[str, Any]:
+            with self._turns:
+                return self._served.row(exchange, is_explained=False)
+
+        read = [read_exchange(row, line=number) for number, row in enumerate(exchanges, start=1)]
+        with ThreadPoolExecutor(self._threads) as pool:
+            rows = list(pool.map(judge, read))
+        return {**self._served.about(), "judgments": rows}
+
+    def _count(self, judgments: list[dict[str, Any]], seed: int) -> Mapping[str, Any]:
+        return self._served.shares(judgments, seed=seed)
+
+
+class JudgeClient(ReplyScorer):
+    """A judge on a server that `empathy-judge serve` started; it needs nothing but Python.
+
+    `url` and `key` default to the variables EMPATHY_JUDGE_URL and EMPATHY_JUDGE_KEY. `name`, if given, must
+    be the server's judge. Threads may share a client.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        name: str | None = None,
+        timeout: float | None = 600.0,
+    ) -> None:
+        url = url or os.environ.get(URL)
+        if not url:
+            raise UserError(f"url: missing; pass the address of `empathy-judge serve`, or set {URL}")
+        self._name = name
+        self._connection = ServerConnection(url, key=key or os.environ.get(KEY), timeout=timeout)
+
+    def _score(self, exchanges: list[dict[str, Any]]) -> Mapping[str, Any]:
+        answer = self._connection.ask("/v1/score", {"exchanges": exchanges})
+        found = answer["judge"]["name"]
+        is_name = self._name and not self._name.endswith(".toml") and ":" not in self._name
+        if is_name and found != self._name:
+            raise UserError(f"the server's judge is {found!r}, not {self._name!r}; omit the name to use it")
+        return answer
+
+    def _count(self, judgments: list[dict[str, Any]], seed: int) -> Mapping[str, Any]:
+        return self._connection.ask("/v1/shares", {"judgments": judgments, "seed": seed})
+
+
+def shared_judge(name: str | None = None, *, url: str | None = None) -> ReplyScorer:
+    """Return the judge that plug-ins share in this process: on a server where there is a URL, else local."""
+    with _SHARING:
+        return _make_judge(name, url or os.environ.get(URL))
+
+
+@cache
+def _make_judge(name: str | None, url: str | None) -> ReplyScorer:
+    return JudgeClient(url, name=name) if url else LocalJudge(name)
+
+
+_SHARING = Lock()
 
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
@@ -209,7 +249,7 @@ def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]
         yield part
 
 
-def _is_said(row: Mapping[str, Any]) -> bool:
+def _has_text(row: Mapping[str, Any]) -> bool:
     """Return whether a reply has text; the judge refuses a wrong type."""
     response = row.get("response", "")
     return response is not None and not (isinstance(response, str) and not response.strip())

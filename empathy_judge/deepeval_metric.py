@@ -1,4 +1,4 @@
-"""DeepEval: `EmpathyMetric`, the probability that people would call the actual output Good."""
+"""DeepEval: `EmpathyMetric`, the probability that people would rate the actual output Good."""
 
 import asyncio
 from typing import Any
@@ -11,11 +11,11 @@ from empathy_judge.messages import context_of
 
 
 class EmpathyMetric(BaseMetric):  # type: ignore[misc]
-    """Scores a test case's output as a reply to its input; passes from `threshold` on.
+    """The score of a test case's output as a reply to its input; it passes from `threshold` on.
 
     The case's `metadata` may have the speaker's `situation` and `emotion`. A reply that cannot be judged has
-    no score: the reason is the metric's error, or the metric is skipped where `skip_unscored` is set.
-    `judgment` is all that the judge said; `Judge.shares` makes the corrected share of many of them.
+    no score: the reason is the metric's error, or the metric is skipped if `skip_unscored` is set.
+    `judgment` is the whole judgment; `LocalJudge.shares` corrects the share of many of them.
     """
 
     def __init__(

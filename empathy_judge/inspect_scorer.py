@@ -8,17 +8,17 @@ from typing import Any
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from empathy_judge.client import JudgeClient, shared_judge
+from empathy_judge.client import ReplyScorer, shared_judge
 from empathy_judge.messages import context_of, read_messages
 
 log = logging.getLogger(__name__)
-_ASKED: dict[str, JudgeClient] = {}  # by name and version, so that the metric asks whom the scorer asked
+_ASKED: dict[str, ReplyScorer] = {}  # by name and version: the metric uses the judge of the scorer
 
 
-# Every reply counts, also where epochs repeat a prompt: what is averaged over epochs has no probabilities.
+# Unreduced: scores that are averaged over epochs have no probabilities.
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def good_share() -> Metric:
-    """The share of Good replies, corrected, with its 95% interval; the judge's own share; the mean score."""
+    """Return the corrected Good share with its 95% interval, the judge's own share and the mean score."""
 
     def count(scores: Sequence[SampleScore]) -> dict[str, float]:
         nan = float("nan")
@@ -44,10 +44,11 @@ def good_share() -> Metric:
 
 @scorer(metrics=[good_share()])  # type: ignore[untyped-decorator]
 def empathy(judge: str | None = None, url: str | None = None) -> Scorer:
-    """Score the last reply from 1 (Bad) to 3 (Good), as people would; what cannot be judged is unscored.
+    """Score the last reply from 1 (Bad) to 3 (Good), as people would.
 
-    `judge` is a name or TOML file as `empathy-judge score --judge` takes it, `url` a server to ask instead. A
-    sample's metadata may have the speaker's `situation` and `emotion`.
+    A reply that cannot be judged is unscored. `judge` is a name or TOML file as in `empathy-judge score
+    --judge`, `url` a server to use instead. A sample's metadata may have the speaker's `situation` and
+    `emotion`.
     """
 
     async def score(state: TaskState, target: Target) -> Score:

@@ -1,4 +1,4 @@
-"""Chat messages as an exchange: the last reply, what it answers, and the turns before."""
+"""Chat messages as an exchange: the last reply, its prompt, and the turns before."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -26,7 +26,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def context_of(fields: Any) -> dict[str, str]:
-    """What a tool's own fields say of the speaker: `situation` and `emotion`."""
+    """Return `situation` and `emotion` of the speaker from a tool's own fields."""
     if not isinstance(fields, dict):
         return {}
     return {key: fields[key] for key in ("situation", "emotion") if isinstance(fields.get(key), str)}

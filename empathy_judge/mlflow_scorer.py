@@ -10,14 +10,14 @@ from pydantic import PrivateAttr
 from empathy_judge.client import ReplyJudgment, shared_judge
 from empathy_judge.messages import context_of, read_messages
 
-SAID = ("prompt", "question", "message", "input", "query")  # keys of `inputs` that hold what the speaker said
+PROMPTS = ("prompt", "question", "message", "input", "query")  # keys of `inputs` with the prompt
 REPLIED = ("response", "answer", "output", "content", "text")
 
 
 class Empathy(Scorer):  # type: ignore[misc]
-    """The probability that people would call a reply Good; one that cannot be judged is an error, no number.
+    """The probability that people would rate a reply Good; a reply that cannot be judged is an error.
 
-    `judge` is a name or TOML file as `empathy-judge score --judge` takes it, `url` a server to ask instead.
+    `judge` is a name or TOML file as in `empathy-judge score --judge`, `url` a server to use instead.
     `inputs` are messages, or have a prompt and, if known, the speaker's `situation` and `emotion`.
     """
 
@@ -39,7 +39,7 @@ class Empathy(Scorer):  # type: ignore[misc]
         return Feedback(value=judgment.good, metadata={"label": judgment.label, **said}, **about)
 
     def shares(self) -> dict[str, float]:
-        """The corrected share of all judged so far, for `mlflow.log_metrics`; left out where refused."""
+        """Return the corrected share of all replies judged until now, for `mlflow.log_metrics`."""
         rows = [{**judgment.row, "model": "all"} for judgment in self._judgments]
         (model,) = shared_judge(self.judge, url=self.url).shares(rows)
         found = {f"{self.name}/judged": float(model.judged), f"{self.name}/unscored": float(model.unscored)}
@@ -53,14 +53,14 @@ def _read_inputs(inputs: Any) -> dict[str, Any]:
     if isinstance(inputs, str):
         return {"prompt": inputs}
     if not isinstance(inputs, Mapping):
-        raise ValueError(f"inputs: expected a text, or a dict with one of {', '.join(SAID)} or messages")
+        raise ValueError(f"inputs: expected a text, or a dict with one of {', '.join(PROMPTS)} or messages")
     if isinstance(inputs.get("messages"), list):
         said = [(message["role"], message["content"]) for message in inputs["messages"]]
         return read_messages([*said, ("assistant", "...")])
-    for key in SAID:
+    for key in PROMPTS:
         if isinstance(inputs.get(key), str):
             return {"prompt": inputs[key]}
-    raise ValueError(f"inputs: one of {', '.join(SAID)} or messages is needed; there are {', '.join(inputs)}")
+    raise ValueError(f"inputs: needs one of {', '.join(PROMPTS)} or messages; has {', '.join(inputs)}")
 
 
 def _read_outputs(outputs: Any) -> str | None:

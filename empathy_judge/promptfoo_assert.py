@@ -1,4 +1,4 @@
-"""promptfoo: a Python assertion that passes replies which people would likely call Good.
+"""promptfoo: a Python assertion that passes replies which people would probably rate Good.
 
 In an assertion: `type: python`, `value: file://empathy.py`, and in empathy.py
 
@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from empathy_judge.client import shared_judge
-from empathy_judge.connections import JudgeError
+from empathy_judge.data.errors import UserError
 from empathy_judge.messages import context_of, read_messages
 
-USUAL = ("prompt", "message", "input", "question", "query")  # variables that hold what the speaker said
+USUAL = ("prompt", "message", "input", "question", "query")  # variables with the prompt
 
 
 def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     """Grade an output: the score is the probability of Good, and it passes from `threshold` (0.5) on.
 
     The assertion's `config` may name the `judge`, a `url`, the `threshold`, and with `prompt_var` the
-    variable that holds what the speaker said; else a variable of a usual name is taken, or the whole prompt.
+    variable of the speaker's message; else a variable of a usual name is used, or the whole prompt.
     """
     config = context.get("config") or {}
     response = output if isinstance(output, str) else json.dumps(output)
@@ -40,10 +40,10 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _asked(context: Mapping[str, Any], named: str | None) -> dict[str, Any]:
-    """What the reply answers."""
+    """Return the prompt and the turns before it."""
     variables = context.get("vars") or {}
     if named is not None and not isinstance(variables.get(named), str):
-        raise JudgeError(f"prompt_var: no variable {named!r} with a text; known: {', '.join(variables)}")
+        raise UserError(f"prompt_var: no variable {named!r} with a text; known: {', '.join(variables)}")
     for name in [named] if named else USUAL:
         if isinstance(variables.get(name), str):
             return {"prompt": variables[name]}

@@ -1,17 +1,17 @@
-"""pytest: `assert_good_share` holds replies to a share of Good, and skips where they cannot tell."""
+"""pytest: the fixture `assert_good_share`, a test of the Good share of replies."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from empathy_judge.client import JudgeClient, ModelShares
+from empathy_judge.client import ModelShares, ReplyScorer, shared_judge
 
 AssertGoodShare = Callable[..., ModelShares]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The judge, by an option or in the configuration."""
+    """Add the options that set the judge; the configuration has the same names."""
     group = parser.getgroup("empathy_judge")
     group.addoption("--empathy-judge", metavar="JUDGE", help="judge of assert_good_share")
     group.addoption("--empathy-url", metavar="URL", help="URL of `empathy-judge serve` to use instead")
@@ -20,22 +20,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def empathy_judge(request: pytest.FixtureRequest) -> Iterator[JudgeClient]:
-    """The judge of this session: an `empathy_judge.Judge`."""
+def empathy_judge(request: pytest.FixtureRequest) -> ReplyScorer:
+    """Return the judge of this session: in this process, or on a server."""
     config = request.config
     name = config.getoption("--empathy-judge") or config.getini("empathy_judge") or None
     url = config.getoption("--empathy-url") or config.getini("empathy_url") or None
-    with JudgeClient(name, url=url) as judge:
-        yield judge
+    return shared_judge(name, url=url)
 
 
 @pytest.fixture
-def assert_good_share(empathy_judge: JudgeClient) -> AssertGoodShare:
-    """Assert that at least a share of replies is Good, as people would call them.
+def assert_good_share(empathy_judge: ReplyScorer) -> AssertGoodShare:
+    """Return a function that asserts the least Good share of replies.
 
     Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95%
     interval of the corrected share lies above, fails if it lies below, and is skipped as inconclusive if
-    `at_least` is within. Replies that could not be judged may be anything.
+    `at_least` is within. The interval covers every possible label of unscored replies.
     """
 
     def check(replies: Iterable[Mapping[str, Any]], *, at_least: float) -> ModelShares:

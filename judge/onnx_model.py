@@ -9,6 +9,7 @@ from typing import Any
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.storage import digest_file
 
+NO_REPORTS = "ORT_DISABLE_TELEMETRY"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 
 
@@ -24,10 +25,13 @@ def open_session(path: Path) -> Any:
 
 
 def import_onnxruntime() -> Any:
-    """ONNX Runtime, which otherwise reports its use over the network and keeps a device id: not from here."""
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    """Import ONNX Runtime without its reports of use over the network and its device id."""
+    before = os.environ.get(NO_REPORTS)
+    os.environ[NO_REPORTS] = "1"
     import onnxruntime
 
+    if before is None:  # the environment is the caller's, and of its child processes
+        del os.environ[NO_REPORTS]
     return onnxruntime
 
 

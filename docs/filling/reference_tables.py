@@ -65,7 +65,7 @@ MEANINGS: Final = {
 }
 
 
-PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "JudgeClient")
+PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "LocalJudge", "JudgeClient")
 
 # The columns of the table of accuracy, and its rows: a name, and whose figures of the judge's card.
 MEASURES: Final = {
@@ -222,7 +222,8 @@ def python_interface() -> str:
         if not isinstance(item, type):
             parts.append(f"### `{name}`\n\n```python\nej.{name}{_arguments(item)}\n```\n\n{text}")
             continue
-        public = {key: value for key, value in vars(item).items() if key[0] != "_" and value.__doc__}
+        members = (member for kind in reversed(item.__mro__[:-1]) for member in vars(kind).items())
+        public = {key: value for key, value in members if key[0] != "_" and value.__doc__}
         methods = [
             f"- `{key}{_arguments(value) if callable(value) else ''}`: {value.__doc__.splitlines()[0]}"
             for key, value in public.items()

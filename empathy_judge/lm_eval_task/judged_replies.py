@@ -1,4 +1,4 @@
-"""What the task `empathy_replies` calls: the prompts, a judgment for each reply, and the shares of all."""
+"""Functions of the task `empathy_replies`: its prompts, the judgment of a reply, and the shares of all."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from empathy_judge.client import JudgeClient, ModelShares, shared_judge
+from empathy_judge.client import ModelShares, ReplyScorer, shared_judge
 
 PROMPTS = Path(__file__).resolve().parents[2] / "data" / "samples" / "prompts.jsonl"
 JUDGE = "EMPATHY_JUDGE"  # the variable that names another judge than the default
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def load_prompts(**_: Any) -> dict[str, Dataset]:
-    """Our 160 prompts, five for each of 32 emotions; they are CC0."""
+    """Return the 160 prompts, five for each of 32 emotions; they are CC0."""
     lines = PROMPTS.read_text(encoding="utf-8").splitlines()
     return {"test": Dataset.from_list([json.loads(line) for line in lines])}
 
@@ -31,7 +31,7 @@ def judge_reply(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any
 
 
 def good(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The share of Good replies, corrected."""
+    """Return the corrected share of Good replies."""
     model = _shares(rows)
     if model.refused:
         log.warning("empathy_replies: no corrected share: %s", model.refused)
@@ -39,25 +39,25 @@ def good(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def good_low(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The lower end of its 95% interval."""
+    """Return the lower end of its 95% interval."""
     share = _shares(rows).good
     return share.low if share and share.low is not None else float("nan")
 
 
 def good_high(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The upper end of its 95% interval."""
+    """Return the upper end of its 95% interval."""
     share = _shares(rows).good
     return share.high if share and share.high is not None else float("nan")
 
 
 def good_by_judge(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The judge's own share, as it counts."""
+    """Return the judge's own share."""
     shares = _shares(rows).shares
     return shares["Good"].value if shares else float("nan")
 
 
 def unscored(rows: Sequence[Mapping[str, Any]]) -> float:
-    """How many replies could not be judged."""
+    """Count the replies that could not be judged."""
     return float(_shares(rows).unscored)
 
 
@@ -66,5 +66,5 @@ def _shares(rows: Sequence[Mapping[str, Any]]) -> ModelShares:
     return model
 
 
-def _judge() -> JudgeClient:
+def _judge() -> ReplyScorer:
     return shared_judge(os.environ.get(JUDGE) or None)

@@ -54,6 +54,12 @@ MISUSE = (
 SHOWN_ELSEWHERE = ("models", "columns", "shares", "responses")  # of the data: in sections of their own
 
 
+def default_folder(report: CalibrationReport) -> Path:
+    """Return the folder of a report for which none was set."""
+    name, stem = report.judge.name, Path(report.judge.source).stem
+    return Path("calibrations") / (stem if name == stem else f"{stem}-{name}".replace("/", "-"))
+
+
 def write_report(report: CalibrationReport, folder: str | PathLike[str]) -> list[Path]:
     """Write report.html, report.md and report.json."""
     return write_page(make_page(report), plain_report(report), Path(folder))

@@ -3,7 +3,11 @@
 import ast
 import json
 import shutil
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +53,19 @@ def test_html_is_escaped() -> None:
     assert "&lt;b&gt;" in run._repr_html_() and "<b>" not in run._repr_html_()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_are_read_and_given_back(library: str) -> None:
     frames = pytest.importorskip(library)
     rows = [{**row, "emotion": None} if place % 2 else row for place, row in enumerate(ROWS)]
     frame = frames.DataFrame(rows)
+    if library == "pandas":
+        frame.index += 100
     run = ej.score(frame, judge="length")
     assert run.models == ej.score(ROWS, judge="length").models
+    assert type(run.frame) is type(frame) and [*run.frame["id"]] == [*frame["id"]]
+    assert [*run.frame["good"]] == pytest.approx([row["good"] for row in run.judgments()])
     if library == "pandas":
-        table = run.to_pandas()
-        assert table["id"].tolist() == frame["id"].tolist()
-        assert table.groupby("model")["good"].mean().to_dict() == pytest.approx(
-            {model.model: model.shares["Good"].value for model in run.models}, abs=1e-5
-        )
+        assert run.frame.index.equals(frame.index)
 
 
 def test_compare_takes_runs_files_and_rows() -> None:
@@ -89,24 +92,56 @@ def test_calibrate_compares_judges_and_saves_the_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "problem"),
     [
         (lambda: ej.score("missing.jsonl"), "missing.jsonl: no such file"),
         (lambda: ej.score(RESPONSES, judge="lenght"), "did you mean 'length'"),
-        (lambda: ej.score(RESPONSES, limti=3), "--limit"),
-        (lambda: ej.score(RESPONSES, limit=0), "0 is not in the range"),
+        (lambda: ej.score(RESPONSES, limit=0), "limit: expected 1 or more"),
         (lambda: ej.score([{"prompt": "I won!"}]), "response"),
+        (lambda: ej.compare("missing.jsonl"), "missing.jsonl: no such file"),
+        (lambda: ej.calibrate(RESPONSES, "missing.jsonl"), "missing.jsonl: no such file"),
     ],
 )
-def test_an_error_names_the_problem(call: Any, says: str) -> None:
-    with pytest.raises(ej.JudgeError, match=says):
+def test_an_error_names_the_problem(call: Any, problem: str) -> None:
+    with pytest.raises(ej.UserError, match=problem):
         call()
 
 
-@pytest.mark.parametrize("replies", [{"prompt": ["p"], "response": ["r"]}, [1, 2], 7])
-def test_other_types_are_refused(replies: Any) -> None:
-    with pytest.raises(TypeError):
-        ej.score(replies)
+@pytest.mark.parametrize("data", [{"prompt": ["p"], "response": ["r"]}, [1, 2], 7])
+def test_other_types_are_refused(data: Any) -> None:
+    with pytest.raises(TypeError, match="expected a path, a DataFrame"):
+        ej.score(data)
+
+
+def test_a_column_is_no_list_of_paths() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="not Series"):
+        ej.score(pandas.DataFrame(ROWS)["response"])
+
+
+def test_threads_that_score_the_same_replies_get_equal_results() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        runs = [*pool.map(lambda _: ej.score(ROWS, judge="length"), range(4))]
+    assert all(run.judgments() == runs[0].judgments() for run in runs)
+
+
+def test_an_interrupted_call_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupt(*_: Any, **__: Any) -> Iterator[Callable[[int, int], None]]:
+        def on_progress(done: int, total: int) -> None:
+            if done == 7:
+                raise KeyboardInterrupt
+
+        yield on_progress
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("empathy_judge.reports.progress.progress", interrupt)
+        ej.score(ROWS, judge="length", out="run")
+    saved = Path("run/journal.jsonl").read_text(encoding="utf-8").splitlines()
+    assert 7 <= len(saved) < len(ROWS)
+    run = ej.score(ROWS, judge="length", out="run")
+    assert len(run.judgments()) == len(ROWS)
+    assert set(saved) <= set(Path("run/judgments.jsonl").read_text(encoding="utf-8").splitlines())
 
 
 def test_names_complete_and_the_version_is_that_of_the_command() -> None:
@@ -116,13 +151,64 @@ def test_names_complete_and_the_version_is_that_of_the_command() -> None:
         ej.scoer  # noqa: B018
 
 
-def test_a_project_with_its_own_data_package_scores_rows(tmp_path: Path) -> None:
-    project = make_project(tmp_path / "project")
-    code = (
-        "import json, data, judge; assert data.OWN and judge.OWN\nimport empathy_judge as ej\n"
-        f"run = ej.score({made_rows(LONG)!r}, judge='length')\nprint(json.dumps(run.judgments()))"
+SCRIPT = """
+import json, logging, os, random, signal, sys, warnings
+import data, judge, server, training
+assert data.OWN and judge.OWN and server.OWN and training.OWN
+import empathy_judge as ej
+
+import numpy, pydantic, rich.console, scipy.stats  # whose import changes some of it
+
+def state():
+    root = logging.getLogger()
+    return {
+        "signals": [signal.getsignal(number) for number in sorted(signal.valid_signals())],
+        "logs": [root.level, root.handlers[:], root.filters[:]],
+        "warnings": warnings.filters[:],
+        "environment": dict(os.environ),
+        "seeds": [random.getstate(), numpy.random.get_state()[1].tolist()],
+        "paths": sys.path[:],
+    }
+
+before = state()
+run = ej.score(ROWS, judge=JUDGE)
+after = state()
+assert not (changed := {name for name in before if after[name] != before[name]}), changed
+print(json.dumps(run.judgments()))
+"""
+
+
+@pytest.mark.parametrize("judge", ["length", pytest.param("classifier", marks=pytest.mark.slow)])
+def test_a_script_in_a_project_with_its_own_data_package_is_left_as_it_was(
+    tmp_path: Path, judge: str
+) -> None:
+    """The script has no `__main__` guard, and changes nothing of the process."""
+    rows = made_rows(LONG)
+    code = SCRIPT.replace("ROWS", repr(rows)).replace("JUDGE", repr(judge))
+    found = run_in(make_project(tmp_path / "project"), code)
+    assert found == ej.score(rows, judge=judge).judgments()
+
+
+def test_commands_run_in_a_project_with_packages_of_our_names(tmp_path: Path) -> None:
+    code = "import sys; sys.argv[1:] = ['train', '--help']\nimport training; assert training.OWN\n"
+    code += "from empathy_judge.commands.main import main\n"
+    code += "try:\n    main()\nexcept SystemExit as done:\n    print(); print(done.code)"
+    assert run_in(make_project(tmp_path / "project"), code) == 0
+
+
+@pytest.mark.slow
+def test_a_wrong_argument_is_a_type_error_for_mypy(tmp_path: Path) -> None:
+    subprocess.run(["make", "-s", "build/types"], cwd=ROOT, check=True)
+    (tmp_path / "use.py").write_text(
+        "import empathy_judge as ej\nimport pandas\n"
+        "ej.score('a.jsonl', limit=3).models[0].model.upper()\nej.score(pandas.DataFrame())\n"
+        "ej.score(3)\nej.score('a.jsonl', limti=3)\n",
+        encoding="utf-8",
     )
-    assert run_in(project, code) == ej.score(made_rows(LONG), judge="length").judgments()
+    command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", tmp_path / "use.py"]
+    done = subprocess.run(command, cwd=ROOT / "build" / "types", capture_output=True, text=True, check=False)
+    wrong = [line.split(":")[1] for line in done.stdout.splitlines() if "error:" in line]
+    assert wrong == ["5", "6"], done.stdout + done.stderr
 
 
 def run_cell(source: str, names: dict[str, Any]) -> Any:

@@ -1,6 +1,5 @@
 """What the server does when it is asked for too much, in the wrong way, or by the wrong people."""
 
-import io
 import json
 import select
 import socket
@@ -21,8 +20,6 @@ from empathy_judge.judge.cascade import CascadeJudge
 from empathy_judge.judge.llm.prompted import PromptedJudge
 from empathy_judge.judge.panel import PanelJudge
 from empathy_judge.server.app import Limits
-from empathy_judge.server.served_judge import ServedJudge
-from empathy_judge.server.stdio import answer_lines
 
 JSON = {"Content-Type": "application/json"}
 
@@ -327,17 +324,6 @@ def test_a_malformed_body_is_refused(client: httpx.Client, path: str) -> None:
     answers = {name: client.post(path, content=body, headers=JSON) for name, body in BODIES.items()}
     assert not {name: answer.text for name, answer in answers.items() if answer.status_code != 400}
     assert all(map(complaint, answers.values()))
-
-
-def test_a_child_process_reads_lines_as_the_server_reads_bodies(capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("no json", "nan", "infinity", "a huge number", "a key twice", "no utf-8", "deep")
-    answers = io.BytesIO()
-    lines = [b'{"route": "/v1/score", "body": ' + BODIES[name] + b"}" for name in names]
-    answer_lines(ServedJudge(load_judge("length")), lines, answers)
-    ready, *told = map(json.loads, answers.getvalue().splitlines())
-    assert ready["ready"] and len(told) == len(lines)
-    assert all(answer.get("error", "").startswith("not a line of JSON: ") for answer in told), told
-    assert not capsys.readouterr().err, "none of them is a bug of ours"
 
 
 def test_only_json_is_read(client: httpx.Client) -> None:

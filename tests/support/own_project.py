@@ -1,20 +1,19 @@
-"""Somebody's project whose packages bear the names of ours, and an environment with the judge in it."""
+"""A user's project with packages that have the names of ours."""
 
 import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 from repository import ROOT
 
-NAMES = ("data", "judge", "server", "cli", "commands", "calibration")
+NAMES = ("data", "judge", "server", "cli", "commands", "calibration", "training", "reports")
 
 
 def make_project(folder: Path) -> Path:
-    """A folder in which `import data` finds something else than ours."""
+    """Make a folder in which `import data` finds a package of the project."""
     for name in NAMES:
         package = folder / name
         package.mkdir(parents=True)
@@ -22,21 +21,13 @@ def make_project(folder: Path) -> Path:
     return folder
 
 
-def make_judge_environment(folder: Path) -> Path:
-    """The Python of an environment with this checkout and the packages of these tests; made in a moment."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    (site / "empathy_judge.judge.pth").write_text("\n".join(dict.fromkeys(paths)) + "\n", encoding="utf-8")
-    return folder / "bin" / "python"
-
-
-def run_in(project: Path, code: str, *, python: str | Path = sys.executable, **variables: str) -> Any:
-    """What a program of the project prints as JSON; ours is only importable behind its own packages."""
+def run_in(project: Path, code: str, **variables: str) -> Any:
+    """Run a program of the project, whose packages come first, and return the JSON that it prints."""
+    script = project / "script.py"
+    script.write_text(code, encoding="utf-8")
     path = os.pathsep.join([str(project), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path, **variables}
-    done = subprocess.run(
-        [str(python), "-c", code], cwd=project, env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
