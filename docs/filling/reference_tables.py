@@ -66,6 +66,7 @@ MEANINGS: Final = {
 
 
 PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "LocalJudge", "JudgeClient")
+LONGEST_SIGNATURE: Final = 80  # characters on one line
 
 # The columns of the table of accuracy, and its rows: a name, and whose figures of the judge's card.
 MEASURES: Final = {
@@ -242,7 +243,9 @@ def _arguments(function: Any) -> str:
         for parameter in signature(function).parameters.values()
         if parameter.name != "self"
     ]
-    return str(Signature(shown))
+    whole = str(Signature(shown))
+    lines = [f"    {part},\n" for part in whole[1:-1].split(", ")]
+    return whole if len(whole) <= LONGEST_SIGNATURE else f"(\n{''.join(lines)})"
 
 
 def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
