@@ -104,15 +104,6 @@ def count(value: int | None) -> str:
     return number(value, 0)
 
 
-def signed(share: float | None, digits: int = 1) -> str:
-    """Print a difference of shares in points, with its sign.
-
-    >>> signed(0.05), signed(-0.0312) == f"{MINUS}3.1", signed(0.0)
-    ('+5.0', True, '0.0')
-    """
-    return number(share, digits, scale=100, sign=True)
-
-
 def interval(
     low: float | None, high: float | None, digits: int = 2, *, scale: float = 1, sign: bool = False
 ) -> str:
@@ -126,11 +117,11 @@ def interval(
 
 
 def show(
-    estimate: AnyEstimate, *, digits: int = 3, scale: float = 1, sign: bool = False, glue: str = " "
+    estimate: AnyEstimate, *, digits: int = 2, scale: float = 1, sign: bool = False, glue: str = " "
 ) -> str:
     r"""Print an estimate: its value, and after `glue` its interval where it has one.
 
-    >>> show({"value": 0.238, "low": 0.2134, "high": 0.26}, digits=2)
+    >>> show({"value": 0.238, "low": 0.2134, "high": 0.26})
     '0.24 [0.21, 0.26]'
     >>> show({"value": 0.031, "low": None, "high": None}, scale=100, digits=1), show(None)
     ('3.1', 'undefined')
@@ -152,48 +143,43 @@ def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | 
     return (estimate.value, ends.low, ends.high) if ends else (estimate.value, None, None)
 
 
-def percent(share: AnyEstimate, *, glue: str = " ") -> str:
-    """Print a share, or an absolute error of shares, in percent with its interval.
+def percent(share: AnyEstimate, digits: int = 1, *, sign: bool = False, glue: str = " ") -> str:
+    """Print a share in percent with its interval, or with `sign` a difference of shares in points.
 
-    >>> percent({"value": 0.6289, "low": 0.603, "high": 0.659}), percent(0.031)
-    ('62.9 [60.3, 65.9]', '3.1')
+    >>> percent({"value": 0.6289, "low": 0.603, "high": 0.659}), percent(0.031), percent(0.05, sign=True)
+    ('62.9 [60.3, 65.9]', '3.1', '+5.0')
+    >>> percent({"value": 0.08, "low": 0.02, "high": 0.14}, sign=True)
+    '+8.0 [+2.0, +14.0]'
     >>> percent({"value": 0.672, "low": 0.571, "high": 1.0})
     '67.2 (57.1 or more)'
     """
-    text, ends = number(ends_of(share)[0], 1, scale=100), share_interval(share, 1)
+    text = number(ends_of(share)[0], digits, scale=100, sign=sign)
+    ends = percent_interval(share, digits, sign=sign)
     if text == UNDEFINED or not ends:
         return text
     return f"{text}{glue}{ends if ends.startswith('[') else f'({ends})'}"
 
 
-def share_interval(share: AnyEstimate, digits: int) -> str:
-    """Print the interval of a share in percent; one that reaches an end of the scale by its other end.
+def points(difference: AnyEstimate, digits: int = 1, *, glue: str = " ") -> str:
+    """Print a difference of shares in points, with its sign and its interval."""
+    return percent(difference, digits, sign=True, glue=glue)
 
-    >>> share_interval({"value": 0.5, "low": 0.4, "high": 0.6}, 0), share_interval(0.5, 0)
+
+def percent_interval(share: AnyEstimate, digits: int = 1, *, sign: bool = False) -> str:
+    """Print the interval of a share or of a difference; one at an end of the scale by its other end.
+
+    >>> percent_interval({"value": 0.5, "low": 0.4, "high": 0.6}, 0), percent_interval(0.5)
     ('[40, 60]', '')
-    >>> share_interval({"value": 0.2, "low": 0.0, "high": 0.48}, 0)
+    >>> percent_interval({"value": 0.2, "low": 0.0, "high": 0.48}, 0)
     '48 or less'
     """
     _, low, high = ends_of(share)
     if low is None or high is None:
         return ""
-    if low <= 0 < 1 <= high or 0 < low <= high < 1:
-        return interval(low, high, digits, scale=100)
+    if (low <= (-1 if sign else 0)) == (high >= 1):
+        return interval(low, high, digits, scale=100, sign=sign)
     end, side = (low, "more") if high >= 1 else (high, "less")
-    return f"{number(end, digits, scale=100)} or {side}"
-
-
-def points(difference: AnyEstimate, *, glue: str = " ") -> str:
-    """Print a difference of shares in points with its interval, or with the end of it that is known.
-
-    >>> points({"value": 0.08, "low": 0.02, "high": 0.14}), points({"value": 0.3, "low": 0.1, "high": 1.0})
-    ('+8.0 [+2.0, +14.0]', '+30.0 (+10.0 or more)')
-    """
-    value, low, high = ends_of(difference)
-    if low is None or high is None or (low > -1 and high < 1):
-        return show(difference, digits=1, scale=100, sign=True, glue=glue)
-    end, side = (low, "more") if high >= 1 else (high, "less")
-    return f"{signed(value)}{glue}({signed(end)} or {side})"
+    return f"{number(end, digits, scale=100, sign=sign)} or {side}"
 
 
 def p_value(value: float | None) -> str:
@@ -241,11 +227,6 @@ def money(dollars: float | None) -> str:
     if dollars is None:
         return "not priced"
     return f"${dollars:,.2f}" if dollars >= 0.1 or not dollars else f"${dollars:.4f}"
-
-
-def show_estimate(estimate: AnyEstimate, *, is_share: bool = False, digits: int = 2) -> str:
-    """Print a share in percent, any other statistic as it is."""
-    return percent(estimate) if is_share else show(estimate, digits=digits)
 
 
 # Control characters but for tab and line break; characters without width; changes of the writing direction;

@@ -251,7 +251,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
         factors = max(about.factors for about in agreement.values())
         ranks, levels = [], []
         for scale, about in agreement.items():
-            ranks.append(f"{show(about.rank, digits=2)} {scale}")
+            ranks.append(f"{show(about.rank)} {scale}")
             levels.append(f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})")
         ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
         yield (

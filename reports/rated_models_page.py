@@ -21,7 +21,7 @@ from empathy_judge.data.text import (
     listed,
     number,
     percent,
-    signed,
+    points,
 )
 from empathy_judge.reports.page import Cell, Page, Section, Table, row, table_of
 
@@ -43,8 +43,8 @@ SHARE_COLUMNS: dict[str, Column] = {
 }
 CHI_SQUARE_COLUMNS: dict[str, Column] = {
     "model": lambda item: item.model,
-    "gain %": lambda item: signed(item.relative, 2),
-    "points": lambda item: signed(item.points, 2),
+    "gain %": lambda item: points(item.relative, 2),
+    "points": lambda item: points(item.points, 2),
     "chi2 2x2": lambda item: _value(item.yates),
     "p 2x2": lambda item: _p(item.yates),
     "chi2 2x3": lambda item: _value(item.full),
@@ -104,8 +104,8 @@ def _verdict(compared: RatedComparison) -> Iterator[str]:
         often = f"Good {'more' if item.points > 0 else 'less'} often than"
         verdict = often if item.p_holm < ALPHA else "not distinguishable in Good from"
         yield (
-            f"{item.model}: {verdict} {compared.baseline}: {signed(item.relative, 2)}%,"
-            f" {signed(item.points, 2)} points (p = {exact_p_value(item.p_holm)} after Holm, raters as"
+            f"{item.model}: {verdict} {compared.baseline}: {points(item.relative, 2)}%,"
+            f" {points(item.points, 2)} points (p = {exact_p_value(item.p_holm)} after Holm, raters as"
             " units)."
         )
     if compared.emotions:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 
-from empathy_judge.data.text import number, percent, show_estimate
+from empathy_judge.data.text import number, percent, show
 from empathy_judge.judge.robustness.run import FamilyResult, Robustness, RobustnessCheck
 from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, signed_tick
 from empathy_judge.reports.page import Page, Section, Table, table_of
@@ -82,7 +82,7 @@ def _checks(checks: Sequence[RobustnessCheck], caption: str) -> Table:
         checks,
         {
             "figure": lambda item: item.name,
-            "value": lambda item: show_estimate(item.figure, is_share=item.is_share),
+            "value": lambda item: percent(item.figure) if item.is_share else show(item.figure),
             "target": bounds,
             "result": lambda item: item.result,
             "of": lambda item: item.count,

@@ -16,7 +16,7 @@ from empathy_judge.calibration.shares.transport import LEAST_REPLIES
 from empathy_judge.data.crisis import READING_LIST, say_flags
 from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY
-from empathy_judge.data.text import listed, money, number, percent, share_interval, show
+from empathy_judge.data.text import listed, money, number, percent, percent_interval, show
 from empathy_judge.judge.explanation import Explanation
 from empathy_judge.judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
 from empathy_judge.reports.highlight import print_explanations
@@ -115,7 +115,7 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
                 number(share.value, digits, scale=100) if share else NONE
                 for share in map(level.shares.get, LABELS)
             ),
-            share_interval(good, digits) or NONE,
+            percent_interval(good, digits) or NONE,
             level.count,
         ]
         for level, good in zip(levels, goods, strict=True)
@@ -254,7 +254,7 @@ def _share_table(summary: RunSummary) -> Table:
                 model.name,
                 *(percent(model.printed_shares.get(label), glue="\n") for label in LABELS),
                 *([percent(own.value if own else None)] if is_corrected else []),
-                show(model.fit.estimate, digits=2, glue="\n") if model.fit else NONE,
+                show(model.fit.estimate, glue="\n") if model.fit else NONE,
                 model.judged,
                 sum(model.unscored.values()),
             )

@@ -16,7 +16,7 @@ def print_tuned(tuned: Mapping[str, Any]) -> None:
     table = Table(
         head=("held out", *sides),
         rows=(
-            row("agreement", *(show(held_out["qwk"][side]) for side in sides)),
+            row("agreement", *(show(held_out["qwk"][side], digits=3) for side in sides)),
             row("unscored", unscored["before"], unscored["after"], ""),
         ),
     )

@@ -120,7 +120,7 @@ def trial_lines(evaluation: Row) -> list[str]:
     lines = _table(
         ("", *metrics.values()),
         [
-            (name, *(show(figures["per_response"][metric]) for metric in metrics))
+            (name, *(show(figures["per_response"][metric], digits=3) for metric in metrics))
             for name, figures in evaluations.items()
         ],
     )
@@ -142,7 +142,7 @@ def trial_lines(evaluation: Row) -> list[str]:
         f"Mean error over {', '.join(levels['models'])}: {percent(mean)} points; "
         f"{tfidf}of guessing the mean of all others "
         f"{percent(guess)}, of the others among these {percent(among)}. Order of these models: Kendall's "
-        f"tau {show(levels['tau'], digits=2)}.",
+        f"tau {show(levels['tau'])}.",
     ]
     return lines
 
@@ -159,12 +159,14 @@ def _set_lines(sets: Sequence[Row]) -> list[str]:
             (
                 item["set"],
                 f"{item['items']:,}",
-                show(judge["spearman"]),
-                show(judge["worst"]),
-                show(judge["tau"], digits=2) if judge["tau"] else "",
-                show(length["spearman"]),
-                "; ".join(f"{name} {show(figures['spearman'])}" for name, figures in parties.items()),
-                show(expert["spearman"]) if expert else "",
+                show(judge["spearman"], digits=3),
+                show(judge["worst"], digits=3),
+                show(judge["tau"]) if judge["tau"] else "",
+                show(length["spearman"], digits=3),
+                "; ".join(
+                    f"{name} {show(figures['spearman'], digits=3)}" for name, figures in parties.items()
+                ),
+                show(expert["spearman"], digits=3) if expert else "",
             )
         )
     return [

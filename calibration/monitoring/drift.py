@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from empathy_judge.calibration.cluster import NORMAL, POWER, Contrast, joint_freedom
 from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Interval
 from empathy_judge.calibration.multiple_testing import benjamini_hochberg
-from empathy_judge.data.text import signed
+from empathy_judge.data.text import points
 
 DriftSource = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
 ROUNDING: Final = 1e-9
@@ -190,10 +190,10 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
 def _points(estimate: Estimate) -> str:
     if not math.isfinite(estimate.value):
         return "an unknown amount"
-    text = f"{signed(estimate.value)} points"
+    text = f"{points(estimate.value)} points"
     if estimate.interval is None:
         return text
-    return f"{text} [{signed(estimate.interval.low)}, {signed(estimate.interval.high)}]"
+    return f"{text} [{points(estimate.interval.low)}, {points(estimate.interval.high)}]"
 
 
 MOST_PROMPTS: Final = 20.0  # times tonight's: more is no advice

@@ -83,8 +83,8 @@ def external_sets() -> str:
         item = next(iter(items.values()))  # the others' figures are the same beside every judge
         parties |= {PARTIES.get(name, name): figures for name, figures in item["parties"].items()}
         for name, figures in parties.items():
-            cells = [show(figures[key], digits=2) for key in ("spearman", "worst")]
-            tau = show(figures["tau"], digits=2) if figures["tau"] else ""
+            cells = [show(figures[key]) for key in ("spearman", "worst")]
+            tau = show(figures["tau"]) if figures["tau"] else ""
             rows.append([item["set"], f"{item['items']:,}", name, *cells, tau])
     heads = ["set", "replies", "scored by", "Spearman", "AUC of the lowest-rated fifth", "tau over systems"]
     return table(heads, rows) if rows else NOT_MEASURED

@@ -53,7 +53,7 @@ def figures() -> dict[str, str]:
 
 
 def _plain(estimate: dict[str, float]) -> str:
-    return show(estimate, digits=2)
+    return show(estimate)
 
 
 def _points(estimate: dict[str, float]) -> str:

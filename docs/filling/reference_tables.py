@@ -263,7 +263,7 @@ def accuracy() -> str:
         measured = evaluation("raters-apart", **of)["per_response"]
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
-        rows.append([name, *(show(cell, digits=2) for cell in cells)])
+        rows.append([name, *(show(cell) for cell in cells)])
     rows.append(["two people (pilot study)", "", "0.28", "", "", "", ""])
     return table(["new raters and prompts", *MEASURES], rows)
 
@@ -291,8 +291,8 @@ def sets_apart() -> str:
         by_large = large["parties"]["judge"]["spearman"]
         _, gain = compared[item["set"]]["default"]
         cells = (parties["judge"]["spearman"], by_large, gain, parties["length"]["spearman"])
-        shown = [show(cell, digits=2) for cell in cells]
-        gpt = show(parties[recorded[0]]["spearman"], digits=2) if recorded else ""
+        shown = [show(cell) for cell in cells]
+        gpt = show(parties[recorded[0]]["spearman"]) if recorded else ""
         rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
     heads = ["set", "rated", "**classifier**", LARGE, "difference", "counting words", "GPT as judge"]
     return table(heads, rows)
@@ -334,13 +334,13 @@ def open_sets() -> str:
     """Return the correlations of the judge of the recipe `open` and of others, with the differences."""
     compared, rows = compare_on_sets(OPEN), []
     for item in card(OPEN)["evidence"]["sets-apart"]["sets"]:
-        own = show(item["parties"]["judge"]["spearman"], digits=2)
+        own = show(item["parties"]["judge"]["spearman"])
         pairs = [compared[item["set"]][rival] for rival in ("length", "TF-IDF", "default")]
-        cells = [f"{show(value, digits=2).split()[0]}; {show(gain, digits=2)}" for value, gain in pairs]
+        cells = [f"{show(value).split()[0]}; {show(gain)}" for value, gain in pairs]
         rows.append([item["set"], f"{item['items']:,}", own, *cells])
     measured = card(OPEN)["evidence"]["raters-apart"]["evaluations"]["judge"]
     rivals = (evaluation("raters-apart", who=who)["per_response"] for who in ("length", "TF-IDF", "judge"))
-    shown = [show(each["spearman"], digits=2) for each in (measured["per_response"], *rivals)]
+    shown = [show(each["spearman"]) for each in (measured["per_response"], *rivals)]
     study = ["crowd study", f"{measured['responses']:,}", shown[0], *(cell.split()[0] for cell in shown[1:])]
     heads = ["set", "rated", "**classifier-open**", "counting words", "TF-IDF", "classifier"]
     return table(heads, [*rows, study])
@@ -372,7 +372,7 @@ def fresh_texts(path: Path = FRESH_TEXTS) -> str:
         is_excellent = np.arange(len(both)) < len(tables["excellent"])
         drawn = resample_clusters(len(both), rng=np.random.default_rng(0), draws=1000)
         statistics = {"auc": auc_of(is_excellent, both @ np.arange(1.0, 4.0))}
-        cells = [show(to_plain(sample(statistics, np.arange(len(both)), drawn)["auc"].estimate()), digits=2)]
+        cells = [show(to_plain(sample(statistics, np.arange(len(both)), drawn)["auc"].estimate()))]
         for kind, label in FRESH_TEXTS_ROWS.values():
             labels = labels_from_probabilities(tables[kind])
             share = float((labels == label).mean())

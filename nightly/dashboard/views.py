@@ -434,7 +434,7 @@ def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateRes
 
 def show_fit(result: ModelResult) -> str:
     """Return the prompt fit with its interval."""
-    return show(result.fit.estimate if result.fit else None, digits=2)
+    return show(result.fit.estimate if result.fit else None)
 
 
 def per_cent(part: float | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from empathy_judge.calibration.estimate import THESE_RATERS_ONLY
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
-from empathy_judge.data.text import AnyEstimate, money, number, show_estimate
+from empathy_judge.data.text import AnyEstimate, money, number, percent, show
 from empathy_judge.reports.calibration.verdict import RIVALS, say_ceiling
 from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, reliability
 from empathy_judge.reports.page import Cell, Section, Table, row
@@ -28,7 +28,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         dot_plot(
             METRIC_NAMES[metric],
             [
-                Line(name=name, figure=show_estimate(metrics[metric]), marks=(Mark(look, metrics[metric]),))
+                Line(name=name, figure=show(metrics[metric]), marks=(Mark(look, metrics[metric]),))
                 for name, look, metrics in parties
                 if metric in metrics
             ],
@@ -45,7 +45,7 @@ def agreement_section(report: CalibrationReport) -> Section:
             caption="Agreement with human ratings, with 95% confidence intervals",
             head=("statistic", *(name for name, _, _ in parties)),
             rows=tuple(
-                row(title, *(show_estimate(metrics.get(metric)) for _, _, metrics in parties))
+                row(title, *(show(metrics.get(metric)) for _, _, metrics in parties))
                 for metric, title in METRIC_NAMES.items()
                 if any(metric in metrics for _, _, metrics in parties)
             ),
@@ -103,7 +103,7 @@ def _describe_ceiling(report: CalibrationReport) -> Iterator[str]:
     if not ceiling.not_identifiable:
         yield (
             f"{ceiling.shared:,} {NOUNS[report.judge.unit]} have two ratings or more, by {ceiling.raters:,} "
-            f"people. The judge's kappa minus a person's is {show_estimate(ceiling.gap)}."
+            f"people. The judge's kappa minus a person's is {show(ceiling.gap)}."
         )
         if ceiling.population != "general":
             yield "So few raters are a panel: these figures describe these raters, not people in general."
@@ -143,14 +143,14 @@ def judges_section(report: CalibrationReport) -> Section:
     judges = [run for run in report.runs if run.kind not in ("baseline", "people")]
     is_measured = any(run.usd_per_1000 is not None or run.seconds_per_1000 is not None for run in judges)
     for run in report.runs:
-        name, figures = run.name, [show_estimate(run.level_error, is_share=shares)]
+        name, figures = run.name, [percent(run.level_error) if shares else show(run.level_error)]
         if is_measured:  # not for tables of other tools
             figures += (money(run.usd_per_1000), number(run.seconds_per_1000, 1))
         if run.kind == "baseline":
             name = f"{RIVALS.get(name, name)} (baseline)"
         elif run.kind == "people":
             name, figures = "one person (ceiling)", [""] * len(figures)
-        rows.append(row(name, show_estimate(run.metrics[report.headline]), *figures, run.n or "none"))
+        rows.append(row(name, show(run.metrics[report.headline]), *figures, run.n or "none"))
     return Section(
         name="judges",
         title="Judges",

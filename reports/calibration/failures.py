@@ -7,7 +7,7 @@ from empathy_judge.calibration.bias.audits import Finding
 from empathy_judge.calibration.bias.disagreements import Disagreement
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.records import NOUNS
-from empathy_judge.data.text import ends_of, listed, number, show_estimate
+from empathy_judge.data.text import ends_of, listed, number, show
 from empathy_judge.reports.charts import Line, Mark, dot_plot, signed_tick, span
 from empathy_judge.reports.page import Example, Figure, Section, table_of
 
@@ -35,7 +35,7 @@ def bias_section(report: CalibrationReport) -> Section:
                 findings,
                 {
                     "audit": lambda item: item.audit,
-                    "effect": lambda item: show_estimate(item.effect, digits=3),
+                    "effect": lambda item: show(item.effect, digits=3),
                     "detectable": lambda item: number(item.detectable, 3),
                     "p": lambda item: number(item.p, 3),
                     "outcome": _outcome,
@@ -65,9 +65,7 @@ def _forest(findings: Sequence[Finding]) -> Figure:
         ],
         name="bias-general",
         title="Effects on the judge's error",
-        description="; ".join(
-            f"{item.audit} {show_estimate(item.effect)}, {item.verdict}" for item in findings
-        ),
+        description="; ".join(f"{item.audit} {show(item.effect)}, {item.verdict}" for item in findings),
         tick=signed_tick,
         reference=0.0,
         domain=span(ends, least=0.05),  # a wider band is cut off at the edge

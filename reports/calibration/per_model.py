@@ -7,7 +7,7 @@ from empathy_judge.calibration.estimate import Estimate, Interval
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.calibration.shares.correction import ModelCorrection
 from empathy_judge.data.records import NOUNS
-from empathy_judge.data.text import UNDEFINED, listed, number, show_estimate
+from empathy_judge.data.text import UNDEFINED, listed, number, percent, show
 from empathy_judge.reports.charts import Line, Mark, dot_plot, percent_tick
 from empathy_judge.reports.page import Figure, Section, Table, row, table_of
 
@@ -70,7 +70,8 @@ def _level_figure(
         if column == "Good" and crowd is not None and error is not None:
             ends = Interval(max(0.0, crowd - REACH * error), min(1.0, crowd + REACH * error))
             people = Mark("people", Estimate(crowd, ends))
-        figure = "refused" if item.how == "refused" else show_estimate(corrected, is_share=shares)
+        figure = percent(corrected) if shares else show(corrected)
+        figure = "refused" if item.how == "refused" else figure
         marks = (Mark("judge", corrected), Mark("raw", item.judge.get(column)), people)
         lines.append(Line(name=item.model, figure=figure, marks=marks))
     return dot_plot(
@@ -88,13 +89,17 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
     column = columns[-1]
     scale, digits = (100, 1) if shares else (1, 2)
     covered = {None: UNDEFINED, True: "yes", False: "no"}
+
+    def show_in(name: str, levels: Mapping[str, Estimate | None]) -> str:
+        return percent(levels.get(name)) if shares else show(levels.get(name))
+
     yield Table(
         caption="Corrected levels" + (", %" if shares else "") + ", with 95% confidence intervals",
         head=("model", *columns, "source", "judged", "ratings"),
         rows=tuple(
             row(
                 item.model,
-                *(show_estimate(item.corrected.get(name), is_share=shares) for name in columns),
+                *(show_in(name, item.corrected) for name in columns),
                 f"{HOW[item.how]}: {item.reason}" if item.how == "refused" else HOW[item.how],
                 item.judged,
                 item.ratings,
@@ -107,14 +112,14 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         "model": lambda item: item.model,
         "people": lambda item: number(item.crowd[column], digits, scale=scale),
         "judge alone": lambda item: number(item.judge.get(column), digits, scale=scale),
-        "corrected": lambda item: show_estimate(item.corrected.get(column), is_share=shares),
+        "corrected": lambda item: show_in(column, item.corrected),
     }
     caption = f"{column}: people, the judge alone, and corrected"
-    has_left_out = any(show_estimate(item.left_out.get(column)) != UNDEFINED for item in fit.rows)
+    has_left_out = any(show(item.left_out.get(column)) != UNDEFINED for item in fit.rows)
     if has_left_out:
         caption = f"{column}: people, the judge alone, corrected, and estimated without its ratings"
         shown |= {
-            "without its ratings": lambda item: show_estimate(item.left_out.get(column), is_share=shares),
+            "without its ratings": lambda item: show_in(column, item.left_out),
             "contains people's": lambda item: covered[item.covered.get(column)],
         }
     yield table_of(fit.rows, shown, caption=caption)

@@ -12,7 +12,7 @@ from empathy_judge.calibration.shares.transport import LEAST_MODELS
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS
 from empathy_judge.data.rubric import in_words
-from empathy_judge.data.text import listed, money, number, show_estimate
+from empathy_judge.data.text import listed, money, number, show
 
 NAMED = 4  # of several biases or models
 STEPS = 3  # to take next
@@ -71,9 +71,7 @@ def say_choice(report: CalibrationReport) -> list[str]:
             f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}."
         ]
     best, *others = within
-    sentence = (
-        f"{best.name} agrees with your raters best (weighted kappa {show_estimate(_kappa(best, report))})"
-    )
+    sentence = f"{best.name} agrees with your raters best (weighted kappa {show(_kappa(best, report))})"
     if chosen is not best:
         instead = f"costs {money(_cost(chosen))} per 1,000 instead of {money(best.usd_per_1000)}"
         price = instead if _cost(chosen) else "free"
@@ -173,7 +171,7 @@ def refuse_part(report: CalibrationReport) -> str | None:
     others = " and ".join(f"{name} ({number(item.value)})" for name, item in unbeaten)
     return (
         f"{in_words(report.judge.dimension)} cannot be calibrated: with a weighted kappa of "
-        f"{show_estimate(kappa)}, this judge agrees with people not significantly better than "
+        f"{show(kappa)}, this judge agrees with people not significantly better than "
         f"{others or RIVALS['length']}. No calibration was written."
     )
 
@@ -192,7 +190,7 @@ def say_ceiling(report: CalibrationReport) -> str:
     if ceiling.not_identifiable is not None:
         why = ceiling.not_identifiable.removeprefix("not identifiable: ")
         return f"How well people agree with each other is not identifiable: {why}."
-    person, judge = map(show_estimate, (ceiling.person_against_rest, ceiling.judge_against_rest))
+    person, judge = map(show, (ceiling.person_against_rest, ceiling.judge_against_rest))
     return f"Against the median of the other raters, one person reaches {person} and the judge {judge}."
 
 

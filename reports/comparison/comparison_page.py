@@ -13,7 +13,7 @@ from empathy_judge.data.crisis import LEFT_OUT, say_flags
 from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from empathy_judge.data.rubric import in_words
-from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, show, signed
+from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, show
 from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
 from empathy_judge.reports.comparison.pair_sentences import (
     describe_certainty,
@@ -290,7 +290,7 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     lines = []
     for pair in pairs:
         people = () if pair.how == "judge" else (Mark("people", pair.good),)
-        name, figure = f"{pair.one} \N{EN DASH} {pair.other}", signed(pair.good.value)
+        name, figure = f"{pair.one} \N{EN DASH} {pair.other}", points(pair.good.value)
         lines.append(Line(name=name, figure=figure, marks=(*people, Mark("judge", pair.judge))))
     yield dot_plot(
         "Difference of the Good shares, points",
@@ -326,7 +326,7 @@ def _levels(compared: ComparedRuns) -> Table:
     rows = []
     for model in compared.models:
         shares = [_share(model, label, glue="\n") for label in LABELS]
-        fit = (show(model.fit.estimate if model.fit else None, digits=2, glue="\n"),) if has_fit else ()
+        fit = (show(model.fit.estimate if model.fit else None, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
         basis = UNDEFINED if model.how == "refused" else model.how
         rows.append(row(model.model, *shares, *fit, model.judged, *rated, basis))

@@ -13,7 +13,7 @@ from empathy_judge.calibration.comparison.verdicts import (
 )
 from empathy_judge.calibration.shares.planning import round_up
 from empathy_judge.data.records import PROMPT_NOUNS
-from empathy_judge.data.text import UNDEFINED, interval, p_value, signed
+from empathy_judge.data.text import UNDEFINED, interval, p_value, points
 
 BASES = {
     "line": "by the calibrated judge",
@@ -74,10 +74,10 @@ def describe_difference(pair: Difference) -> str:
     if not pair.shares:
         return pair.reason or UNDEFINED
     pair = favored(pair)
-    ends, text = pair.good.interval, f"Good share {signed(pair.good.value)} points"
+    ends, text = pair.good.interval, f"Good share {points(pair.good.value)} points"
     if ends and pair.bound:
         end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
-        text += f" (95% confidence: {signed(end)} or {side})"
+        text += f" (95% confidence: {points(end)} or {side})"
     elif ends:
         text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
     return f"{text}, {BASES[pair.how]}"
