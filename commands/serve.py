@@ -1,10 +1,14 @@
 """The command `serve`: the judge over HTTP."""
 
+from typing import Any, Final
+
 import click
 
 from empathy_judge.commands.shared.options import device_option, say, say_next
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
+
+COUNT: Final[dict[str, Any]] = {"type": click.IntRange(min=1), "show_default": True}
 
 
 @click.command()
@@ -30,29 +34,12 @@ from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_Q
     "--key-env", default="", metavar="NAME", help="Environment variable with the key that clients must send."
 )
 @click.option(
-    "--queue",
-    type=click.IntRange(min=1),
-    default=MOST_QUEUED,
-    show_default=True,
-    metavar="N",
-    help="Most judgments that may wait; beyond that, the response is 503.",
+    "--queue", metavar="N", default=MOST_QUEUED, help="Most judgments that may wait; more get 503.", **COUNT
 )
 @click.option(
-    "--max-exchanges",
-    type=click.IntRange(min=1),
-    default=MOST_EXCHANGES,
-    show_default=True,
-    metavar="N",
-    help="Most exchanges in a request.",
+    "--max-exchanges", metavar="N", default=MOST_EXCHANGES, help="Most exchanges in a request.", **COUNT
 )
-@click.option(
-    "--max-body",
-    type=click.IntRange(min=1024),
-    default=LARGEST_BODY,
-    show_default=True,
-    metavar="BYTES",
-    help="Largest request body.",
-)
+@click.option("--max-body", metavar="BYTES", default=LARGEST_BODY, help="Largest request body.", **COUNT)
 def serve(
     judge_name: str,
     calibration: str | None,
@@ -90,8 +77,11 @@ def serve(
             "key, or omit --host to serve this machine only"
         )
     with open_socket(host, port) as listening:
-        judge, conversations = load_both_units(judge_name)
-        served = ServedJudge(judge, calibration, conversations=conversations)
+        judge, whole = load_both_units(judge_name)
+        served = ServedJudge(judge, calibration)
+        # A calibration that is named is one of replies.
+        its_own = "none" if calibration == "none" else None
+        conversations = served if whole is judge else ServedJudge(whole, its_own)
 
         def say_ready() -> None:
             about = f"{judge.name} {judge.version} at {url_of(listening)}; {served.calibration.note}"
@@ -100,6 +90,7 @@ def serve(
 
         app = make_app(
             served,
+            conversations=conversations,
             limits=Limits(queue=queue, exchanges=max_exchanges, body=max_body),
             hosts=own_hosts(host),
             key=key.headers.get("Authorization", "").removeprefix("Bearer "),

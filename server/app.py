@@ -10,14 +10,13 @@ from string import Template
 from typing import Any, Final, Literal, NamedTuple
 
 from fastapi import FastAPI, Request
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, Response
 
 from empathy_judge import reports
 from empathy_judge.data import input_limits
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import EMOTIONS, GOOD_ABOVE, Exchange, Judgment
+from empathy_judge.data.records import CONVERSATION, EMOTIONS, GOOD_ABOVE, NOUNS, Exchange, Judgment
 from empathy_judge.data.tables import to_json
 from empathy_judge.judge.explanation import check_explainable
 from empathy_judge.server import chat_completions
@@ -27,14 +26,8 @@ from empathy_judge.server.requests import Objects, StrictModel, make_strict_app,
 from empathy_judge.server.served_judge import BadJudgment, ServedJudge
 from empathy_judge.server.work_queue import QueueFull, Task, WorkQueue
 
-REFUSALS: Final = {
-    400: "The body is not JSON, or a field is not supported; the message names it.",
-    401: "The key is missing or wrong.",
-    404: "There is no such model.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large.",
-    415: "The body is not sent as JSON.",
-    421: "The request is for another host.",
+REFUSALS: Final = {  # with "4XX", FastAPI describes no errors of its own
+    "4XX": "The request is refused; the message names the field or the limit.",
     502: "The judge's own server failed.",
     503: "Too many exchanges are waiting; Retry-After is the number of seconds to wait.",
 }
@@ -99,15 +92,17 @@ class SharesAnswer(BaseModel):
 def make_app(
     served: ServedJudge,
     *,
+    conversations: ServedJudge | None = None,
     limits: Limits | None = None,
     hosts: frozenset[str] | None = None,
     key: str = "",
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Make the server as an ASGI application."""
+    """Make the server as an ASGI application; `conversations` judges whole conversations."""
     limits = limits or Limits()
     queue = WorkQueue(threads=served.judge.concurrency, most=limits.queue)
     metrics = Metrics(queue_length=lambda: queue.held)
+    service = JudgmentService(served, conversations or served, queue, limits, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -115,50 +110,56 @@ def make_app(
         on_ready()
         yield
         # All clients have been answered: end the waiting of a judge that asks another server.
-        for each in served.units.values():
+        for each in service.units.values():
             each.judge.stop()
         await asyncio.to_thread(queue.stop, LAST_SECONDS)
-        served.close()
+        for each in service.units.values():
+            each.judge.close()
 
     about: dict[str, Any] = {"title": "empathy-judge", "version": served.judge.version, "lifespan": lifespan}
     app = make_strict_app(max_body=limits.body, hosts=hosts, key=key, metrics=metrics, **about)
-    app.openapi = cache(lambda: _describe(app))  # type: ignore[method-assign]
-    _add_routes(app, JudgmentService(served, queue, limits, metrics))
+    _add_routes(app, service)
     return app
-
-
-def _describe(app: FastAPI) -> dict[str, Any]:
-    """Return FastAPI's OpenAPI description without its own 422 errors."""
-    described = get_openapi(title=app.title, version=app.version, routes=app.routes)
-    schemas = described["components"]["schemas"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name)
-    for path in described["paths"].values():
-        for operation in path.values():
-            operation["responses"].pop("422", None)
-    return described
 
 
 class JudgmentService:
     """Judges the exchanges of requests in the threads of the queue."""
 
-    def __init__(self, served: ServedJudge, queue: WorkQueue, limits: Limits, metrics: Metrics) -> None:
-        self.served, self.queue, self.limits, self.metrics = served, queue, limits, metrics
+    def __init__(
+        self,
+        served: ServedJudge,
+        conversations: ServedJudge,
+        queue: WorkQueue,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
+        self.queue, self.limits, self.metrics = queue, limits, metrics
+        self.units = {None: served, served.judge.unit: served, conversations.judge.unit: conversations}
+        self.models = {served.judge.name: served}
+        if conversations is not served:
+            self.models[CONVERSATION] = conversations
 
     def of_unit(self, unit: str | None) -> ServedJudge:
-        """Return the judge of replies or of whole conversations."""
-        try:
-            return self.served.of_unit(unit)
-        except UserError as error:
-            raise RequestRefused(400, str(error), param="unit") from None
+        """Return the judge of replies or of whole conversations; by default the one of --judge."""
+        if unit not in self.units:
+            message = f"unit: this judge judges {NOUNS[self.units[None].judge.unit]} only"
+            raise RequestRefused(400, message, param="unit")
+        return self.units[unit]
 
     def find_model(self, model: str) -> ServedJudge:
         """Return a judge by its name as a model."""
-        if model not in self.served.models:
-            known = " and ".join(map(repr, self.served.models))
+        if model not in self.models:
+            known = " and ".join(map(repr, self.models))
             message = f"the model {model[:80]!r} does not exist here; this server has {known}"
             raise RequestRefused(404, message, param="model", code="model_not_found")
-        return self.served.models[model]
+        return self.models[model]
+
+    def describe_model(self, name: str) -> dict[str, Any]:
+        """Return the description of a model."""
+        served = self.find_model(name)
+        about = {"id": name, "object": "model", "created": 0, "owned_by": "empathy-judge"}
+        judge, calibration = served.judge, served.calibration.digest
+        return {**about, "version": judge.version, "calibration": calibration, "unit": judge.unit}
 
     def read_exchanges(self, rows: Sequence[dict[str, Any]]) -> list[Exchange]:
         """Check exchanges as a file's rows are checked."""
@@ -209,7 +210,7 @@ class JudgmentService:
             job.drop()
         raise RequestRefused(499, "the client left")
 
-    async def score(self, request: Request, body: ScoreBody) -> list[dict[str, Any]]:
+    async def score(self, request: Request, body: ScoreBody) -> dict[str, Any]:
         """Judge exchanges into rows, with the parts of their replies where `explain` is set."""
         served = self.of_unit(body.unit)
         if body.explain:
@@ -217,25 +218,31 @@ class JudgmentService:
                 check_explainable(served.judge, "explain")
             except UserError as error:
                 raise RequestRefused(400, str(error), param="explain") from None
-        tasks = [
-            Task(
-                partial(served.row, exchange, is_explained=body.explain),
-                served.count_runs(exchange, is_explained=body.explain),
-            )
-            for exchange in self.read_exchanges(body.exchanges)
-        ]
-        rows = await self.run(request, tasks)
-        for row in rows:
-            self.metrics.count_judgment(row["label"])
-        return rows
+        exchanges = self.read_exchanges(body.exchanges)
+        row = partial(served.row, is_explained=body.explain)
+        runs = partial(served.count_runs, is_explained=body.explain)
+        rows = await self.run(request, [Task(partial(row, each), runs(each)) for each in exchanges])
+        for label in (row["label"] for row in rows):
+            self.metrics.count_judgment(label)
+        return {**served.about(rows), "judgments": rows}
 
-    async def judge(self, request: Request, served: ServedJudge, exchange: Exchange) -> Judgment:
-        """Judge one exchange."""
-        task = Task(partial(served.judge.judge, exchange), served.count_runs(exchange))
-        judgment: Judgment
+    async def shares(self, request: Request, body: SharesBody) -> dict[str, Any]:
+        """Aggregate judgments into the shares of each model."""
+        task = Task(partial(self.of_unit(body.unit).shares, body.judgments, seed=body.seed))
+        summary: dict[str, Any]
+        (summary,) = await self.run(request, [task])
+        return summary
+
+    async def complete(self, request: Request, body: chat_completions.ChatRequest) -> dict[str, Any]:
+        """Judge one exchange, and answer as a chat model does."""
+        model = self.find_model(body.model)
+        answer = chat_completions.read_format(body)
+        exchange = chat_completions.read_chat(body)
+        task = Task(partial(model.judge.judge, exchange), model.count_runs(exchange))
         (judgment,) = await self.run(request, [task])
         self.metrics.count_judgment(judgment.label)
-        return judgment
+        name = f"{model.judge.name} {model.judge.version}"
+        return chat_completions.write_completion(body, answer, judgment, name)
 
 
 async def _wait_until_gone(request: Request) -> None:
@@ -243,11 +250,13 @@ async def _wait_until_gone(request: Request) -> None:
         pass
 
 
+def _refusals() -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": ErrorBody, "description": why} for status, why in REFUSALS.items()}
+
+
 def _returns(answer: type[BaseModel]) -> dict[str, Any]:
-    refusals = {
-        status: {"model": ErrorBody, "description": description} for status, description in REFUSALS.items()
-    }
-    return {"responses": {200: {"model": answer}, **refusals}, "response_model": None}
+    """Return the arguments of a route that describe its answer and its refusals."""
+    return {"responses": {200: {"model": answer}, **_refusals()}, "response_model": None}
 
 
 def _send_json(row: dict[str, Any]) -> Response:
@@ -256,38 +265,17 @@ def _send_json(row: dict[str, Any]) -> Response:
 
 
 def _add_routes(app: FastAPI, service: JudgmentService) -> None:
-    served = service.served
-
     @app.post("/v1/score", **_returns(ScoreAnswer))
     async def score(request: Request, body: ScoreBody) -> Response:
-        rows = await service.score(request, body)
-        return _send_json({**service.of_unit(body.unit).about(rows), "judgments": rows})
+        return _send_json(await service.score(request, body))
 
     @app.post("/v1/shares", **_returns(SharesAnswer))
     async def shares(request: Request, body: SharesBody) -> Response:
-        task = Task(partial(service.of_unit(body.unit).shares, body.judgments, seed=body.seed))
-        (summary,) = await service.run(request, [task])
-        return _send_json(summary)
+        return _send_json(await service.shares(request, body))
 
     @app.post("/v1/chat/completions", **_returns(chat_completions.Completion))
     async def complete(request: Request, body: chat_completions.ChatRequest) -> Response:
-        model = service.find_model(body.model)
-        answer = chat_completions.read_format(body)
-        judgment = await service.judge(request, model, chat_completions.read_chat(body))
-        name = f"{model.judge.name} {model.judge.version}"
-        return _send_json(chat_completions.write_completion(body, answer, judgment, name))
-
-    def describe_model(name: str) -> dict[str, Any]:
-        model = service.find_model(name)
-        return {
-            "id": name,
-            "object": "model",
-            "created": 0,
-            "owned_by": "empathy-judge",
-            "version": model.judge.version,
-            "calibration": model.calibration.digest,
-            "unit": model.judge.unit,
-        }
+        return _send_json(await service.complete(request, body))
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
@@ -295,11 +283,11 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": list(map(describe_model, served.models))}
+        return {"object": "list", "data": list(map(service.describe_model, service.models))}
 
-    @app.get("/v1/models/{name}", responses={404: {"description": "There is no such model."}})
+    @app.get("/v1/models/{name}", responses=_refusals())
     async def model(name: str) -> dict[str, Any]:
-        return describe_model(name)
+        return service.describe_model(name)
 
     @app.get("/health")
     async def health() -> dict[str, str]:

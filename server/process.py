@@ -3,12 +3,8 @@
 import asyncio
 import os
 import resource
-import signal
 import socket
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -23,21 +19,10 @@ class JudgeServer(uvicorn.Server):
     """A uvicorn server that finishes its requests after the first signal, and exits after the second."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop, and do not let uvicorn raise the signal again at the end: a clean exit is no failure."""
         if self.should_exit:
             os._exit(128 + sig)
         self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals without raising them again at the end: a clean exit is no failure."""
-        is_main = current_thread() is main_thread()  # only the main thread can handle signals
-        signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-        before = {sig: signal.signal(sig, self.handle_exit) for sig in signals}
-        try:
-            yield
-        finally:
-            for sig, handler in before.items():
-                signal.signal(sig, handler)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -47,11 +32,9 @@ def open_socket(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
         # Without the address that Python appends; an unknown host name has a number below 0.
-        number = error.errno or 0
-        why = os.strerror(number) if number > 0 else error.strerror or str(error)
-        raise OperationalError(
-            f"{host}, port {port}: {why.lower()}; choose another with --host or --port"
-        ) from error
+        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        message = f"{host}, port {port}: {why.lower()}; choose another with --host or --port"
+        raise OperationalError(message) from error
     # asyncio sets this only on sockets that it opens; without it an answer takes 40 ms longer.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
@@ -73,6 +56,7 @@ class LimitedConnection(H11Protocol):
     most_connections = MOST_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept the connection and check it from now on, or abort it."""
         super().connection_made(transport)
         if len(self.connections) > self.most_connections:
             self.connections.discard(self)
@@ -101,11 +85,12 @@ class LimitedConnection(H11Protocol):
 
 def _count_files() -> int:
     """Return how many files may be open at once, after asking the system for enough."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MOST_OPEN_FILES)
-    if now != resource.RLIM_INFINITY and now < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-    return wanted if now == resource.RLIM_INFINITY else max(now, wanted)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    now, most = (MOST_OPEN_FILES if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    wanted = min(most, MOST_OPEN_FILES)
+    if now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limits[1]))
+    return max(now, wanted)
 
 
 def make_server(

@@ -45,7 +45,8 @@ def serving(
     ready = Event()
     with open_socket("127.0.0.1", 0) as listening:
         app = make_app(
-            ServedJudge(judge, calibration, conversations=conversations),
+            ServedJudge(judge, calibration),
+            conversations=ServedJudge(conversations) if conversations else None,
             limits=limits,
             hosts=own_hosts("127.0.0.1"),
             key=key,
