@@ -65,7 +65,7 @@ def serve(
     """
     from empathy_judge.judge.base import load_both_units
     from empathy_judge.judge.llm.keys import Key
-    from empathy_judge.server.app import Limits, make_app
+    from empathy_judge.server.app import make_app
     from empathy_judge.server.middleware import is_loopback, own_hosts
     from empathy_judge.server.process import make_server, open_socket, url_of
     from empathy_judge.server.served_judge import ServedJudge
@@ -91,7 +91,9 @@ def serve(
         app = make_app(
             served,
             conversations=conversations,
-            limits=Limits(queue=queue, exchanges=max_exchanges, body=max_body),
+            queue=queue,
+            max_exchanges=max_exchanges,
+            max_body=max_body,
             hosts=own_hosts(host),
             key=key.headers.get("Authorization", "").removeprefix("Bearer "),
             on_ready=say_ready,

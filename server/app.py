@@ -7,15 +7,15 @@ from functools import cache, partial
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, Response
 
 from empathy_judge import reports
-from empathy_judge.data import input_limits
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
 from empathy_judge.data.records import CONVERSATION, EMOTIONS, GOOD_ABOVE, NOUNS, Exchange, Judgment
 from empathy_judge.data.tables import to_json
 from empathy_judge.judge.explanation import check_explainable
@@ -26,21 +26,8 @@ from empathy_judge.server.requests import Objects, StrictModel, make_strict_app,
 from empathy_judge.server.served_judge import BadJudgment, ServedJudge
 from empathy_judge.server.work_queue import QueueFull, Task, WorkQueue
 
-REFUSALS: Final = {  # with "4XX", FastAPI describes no errors of its own
-    "4XX": "The request is refused; the message names the field or the limit.",
-    502: "The judge's own server failed.",
-    503: "Too many exchanges are waiting; Retry-After is the number of seconds to wait.",
-}
 Unit = Literal["reply", "conversation"]
 LAST_SECONDS: Final = 3.0  # to finish the runs under way at shutdown
-
-
-class Limits(NamedTuple):
-    """Limits of one request and of the queue."""
-
-    queue: int = input_limits.MOST_QUEUED
-    exchanges: int = input_limits.MOST_EXCHANGES
-    body: int = input_limits.LARGEST_BODY
 
 
 class ScoreBody(StrictModel):
@@ -70,6 +57,14 @@ class ErrorBody(BaseModel):
     error: dict[str, str | None]
 
 
+# With "4XX", FastAPI describes no errors of its own.
+REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    "4XX": {"model": ErrorBody, "description": "Refused; the message names the field or the limit."},
+    502: {"model": ErrorBody, "description": "The judge's own server failed."},
+    503: {"model": ErrorBody, "description": "Too many exchanges are waiting; see Retry-After, in seconds."},
+}
+
+
 class ScoreAnswer(BaseModel):
     """The rows that `score` writes, in the order of the exchanges, with the judge's caveats."""
 
@@ -93,31 +88,30 @@ def make_app(
     served: ServedJudge,
     *,
     conversations: ServedJudge | None = None,
-    limits: Limits | None = None,
+    queue: int = MOST_QUEUED,
+    max_exchanges: int = MOST_EXCHANGES,
+    max_body: int = LARGEST_BODY,
     hosts: frozenset[str] | None = None,
     key: str = "",
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Make the server as an ASGI application; `conversations` judges whole conversations."""
-    limits = limits or Limits()
-    queue = WorkQueue(threads=served.judge.concurrency, most=limits.queue)
-    metrics = Metrics(queue_length=lambda: queue.held)
-    service = JudgmentService(served, conversations or served, queue, limits, metrics)
+    service = JudgmentService(served, conversations or served, queue=queue, max_exchanges=max_exchanges)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        queue.start()
+        service.queue.start()
         on_ready()
         yield
         # All clients have been answered: end the waiting of a judge that asks another server.
         for each in service.units.values():
             each.judge.stop()
-        await asyncio.to_thread(queue.stop, LAST_SECONDS)
+        await asyncio.to_thread(service.queue.stop, LAST_SECONDS)
         for each in service.units.values():
             each.judge.close()
 
     about: dict[str, Any] = {"title": "empathy-judge", "version": served.judge.version, "lifespan": lifespan}
-    app = make_strict_app(max_body=limits.body, hosts=hosts, key=key, metrics=metrics, **about)
+    app = make_strict_app(max_body=max_body, hosts=hosts, key=key, metrics=service.metrics, **about)
     _add_routes(app, service)
     return app
 
@@ -126,14 +120,11 @@ class JudgmentService:
     """Judges the exchanges of requests in the threads of the queue."""
 
     def __init__(
-        self,
-        served: ServedJudge,
-        conversations: ServedJudge,
-        queue: WorkQueue,
-        limits: Limits,
-        metrics: Metrics,
+        self, served: ServedJudge, conversations: ServedJudge, *, queue: int, max_exchanges: int
     ) -> None:
-        self.queue, self.limits, self.metrics = queue, limits, metrics
+        self.max_exchanges = max_exchanges
+        self.queue = WorkQueue(threads=served.judge.concurrency, most=queue)
+        self.metrics = Metrics(queue_length=lambda: self.queue.held)
         self.units = {None: served, served.judge.unit: served, conversations.judge.unit: conversations}
         self.models = {served.judge.name: served}
         if conversations is not served:
@@ -142,8 +133,9 @@ class JudgmentService:
     def of_unit(self, unit: str | None) -> ServedJudge:
         """Return the judge of replies or of whole conversations; by default the one of --judge."""
         if unit not in self.units:
-            message = f"unit: this judge judges {NOUNS[self.units[None].judge.unit]} only"
-            raise RequestRefused(400, message, param="unit")
+            raise RequestRefused.of_field(
+                "unit", f"only {NOUNS[self.units[None].judge.unit]} are judged here"
+            )
         return self.units[unit]
 
     def find_model(self, model: str) -> ServedJudge:
@@ -163,17 +155,15 @@ class JudgmentService:
 
     def read_exchanges(self, rows: Sequence[dict[str, Any]]) -> list[Exchange]:
         """Check exchanges as a file's rows are checked."""
-        most = self.limits.exchanges
-        if len(rows) > most:
-            message = f"exchanges: {len(rows)}; at most {most} are accepted per request"
-            raise RequestRefused(400, message, param="exchanges")
+        if len(rows) > self.max_exchanges:
+            problem = f"{len(rows)}; at most {self.max_exchanges} are accepted per request"
+            raise RequestRefused.of_field("exchanges", problem)
         exchanges: dict[str, Exchange] = {}
         for index, row in enumerate(rows):
             place = f"exchanges.{index}"
             exchange = read_row(row, place=place, number=index + 1)
             if exchange.id in exchanges:
-                message = f"{place}.id: {exchange.id[:40]!r} is a duplicate"
-                raise RequestRefused(400, message, param=f"{place}.id")
+                raise RequestRefused.of_field(f"{place}.id", f"{exchange.id[:40]!r} is a duplicate")
             exchanges[exchange.id] = exchange
         return list(exchanges.values())
 
@@ -250,13 +240,9 @@ async def _wait_until_gone(request: Request) -> None:
         pass
 
 
-def _refusals() -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": ErrorBody, "description": why} for status, why in REFUSALS.items()}
-
-
 def _returns(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the arguments of a route that describe its answer and its refusals."""
-    return {"responses": {200: {"model": answer}, **_refusals()}, "response_model": None}
+    """Return the arguments of a route that describe its answer."""
+    return {"responses": {200: {"model": answer}, **REFUSALS}, "response_model": None}
 
 
 def _send_json(row: dict[str, Any]) -> Response:
@@ -285,7 +271,7 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": list(map(service.describe_model, service.models))}
 
-    @app.get("/v1/models/{name}", responses=_refusals())
+    @app.get("/v1/models/{name}", responses=REFUSALS)
     async def model(name: str) -> dict[str, Any]:
         return service.describe_model(name)
 

@@ -19,6 +19,11 @@ LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0
 LABEL_NAMES: Final = ("label", "rating", "verdict", "category", "choice", "grade")
 SAMPLE: Final = judgment_of(Exchange(id="", prompt="", response=""), {"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
 MOST_ON_SCALE: Final = 1e9
+KINDS: Final = {"label": "string", "score": "number", "pass": "boolean", "reason": "string"}
+# The fields that tools look for in JSON without a schema.
+TOOL_SCHEMA: Final = {
+    "properties": {name: {"type": KINDS.get(name, "object")} for name in (*KINDS, "probabilities")}
+}
 FILLABLE: Final = "labels (an enum), booleans, numbers, texts and probabilities by label"
 
 
@@ -80,9 +85,8 @@ class Completion(BaseModel):
 
 
 class AnswerFormat(NamedTuple):
-    """The format of an answer: a label unless `is_json`, else the `schema`'s fields, in a call of `tool`."""
+    """The format of an answer: the fields of a `schema`, in a call of `tool`; a label without a schema."""
 
-    is_json: bool = False
     schema: Mapping[str, Any] | None = None
     tool: str = ""
 
@@ -91,7 +95,7 @@ def read_chat(request: ChatRequest) -> Exchange:
     """Read the exchange to judge."""
     for name, value, only in (("stream", request.stream, False), ("n", request.n, 1)):
         if value not in (None, only):
-            raise RequestRefused(400, f"{name}: not supported; leave it out", param=name)
+            raise RequestRefused.of_field(name, "not supported; leave it out")
     if request.messages[-1].role != "user":
         return read_row(join_messages(request.messages, "messages"), place="messages")
     place = f"messages.{len(request.messages) - 1}.content"
@@ -99,24 +103,25 @@ def read_chat(request: ChatRequest) -> Exchange:
         row = parse_object(request.messages[-1].content.encode())
     except RequestRefused as refused:
         expected = "a JSON object with prompt and response, or messages that end with the assistant's reply"
-        raise RequestRefused(400, f"{place}: expected {expected}: {refused}", param=place) from None
+        raise RequestRefused.of_field(place, f"expected {expected}: {refused}") from None
     return read_row(row, place=place)
 
 
 def read_format(request: ChatRequest) -> AnswerFormat:
     """Read the format of the answer, and refuse one that no judgment fits."""
-    wanted, choice = request.response_format, request.tool_choice
-    answer = AnswerFormat(is_json=wanted is not None and wanted.type == "json_object")
+    wanted, choice, answer = request.response_format, request.tool_choice, AnswerFormat()
     if request.tools and choice != "none":
         name = choice.function.name if isinstance(choice, FunctionTool) else None
         named = [tool.function for tool in request.tools if name in (None, tool.function.name)]
         if len(named) != 1:
             raise _unsupported("tools", "set tool_choice to the function to call")
-        answer = AnswerFormat(is_json=True, schema=named[0].parameters, tool=named[0].name)
+        answer = AnswerFormat(named[0].parameters, tool=named[0].name)
     elif wanted is not None and wanted.type == "json_schema":
         if wanted.json_schema is None:
             raise _unsupported("response_format", "json_schema: missing")
-        answer = AnswerFormat(is_json=True, schema=wanted.json_schema.content)
+        answer = AnswerFormat(wanted.json_schema.content)
+    elif wanted is not None and wanted.type == "json_object":
+        answer = AnswerFormat(TOOL_SCHEMA)
     _write_text(answer, SAMPLE, "")  # raises where a field cannot be filled in
     return answer
 
@@ -135,7 +140,7 @@ def write_completion(
         finish = "tool_calls"
     else:
         message["content"] = _write_text(answer, judgment, judge)
-        if request.logprobs and not answer.is_json:
+        if request.logprobs and answer.schema is None:
             logprobs = {"content": [_write_logprobs(judgment, request.top_logprobs or 0)], "refusal": None}
     tokens = int((judgment.usage or {}).get("input_tokens", 0))
     return {
@@ -164,23 +169,19 @@ def _write_logprobs(judgment: Judgment, count: int) -> dict[str, Any]:
 
 
 def _write_text(answer: AnswerFormat, judgment: Judgment, judge: str) -> str:
-    """Return the label, or JSON with the fields of the schema or the fields that tools look for."""
+    """Return the label, or JSON with the fields of the schema."""
     assert judgment.probabilities is not None and judgment.label is not None
-    if not answer.is_json:
+    if answer.schema is None:
         return judgment.label
     parts = ", ".join(f"{label} {part:.0%}" for label, part in judgment.probabilities.items())
     reason = f"{judge}: {parts}. {judgment.rationale or ''}".strip()
-    if answer.schema is not None:
-        return json.dumps(_fill_schema(answer.schema, judgment, reason))
-    fields = {"label": judgment.label, "score": _number(judgment, (0, 1)), "pass": judgment.label == GOOD}
-    return json.dumps({**fields, "reason": reason, "probabilities": dict(judgment.probabilities)})
+    return json.dumps(_fill_schema(answer.schema, judgment, reason))
 
 
 def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> dict[str, Any]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not 0 < len(properties) <= MOST_FIELDS:
-        expected = f"the schema must have 1 to {MOST_FIELDS} properties"
-        raise _unsupported("response_format", expected)
+        raise _unsupported("response_format", f"the schema must have 1 to {MOST_FIELDS} properties")
     filled = {}
     for name, described in properties.items():
         value = _fill_field(name, _resolve(described, schema), judgment, reason)
@@ -257,4 +258,4 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _unsupported(place: str, message: str) -> RequestRefused:
-    return RequestRefused(400, f"{place}: {message}", param=place, code="unsupported_form")
+    return RequestRefused.of_field(place, message, code="unsupported_form")

@@ -27,6 +27,11 @@ class RequestRefused(Exception):
         self.status, self.message, self.param, self.code = status, message, param, code
         self.headers = dict(headers or {})
 
+    @classmethod
+    def of_field(cls, field: str, problem: str, *, code: str | None = None) -> "RequestRefused":
+        """Return the refusal of a body for one of its fields."""
+        return cls(400, f"{field}: {problem}", param=field, code=code)
+
     def response(self) -> Response:
         """Make the HTTP response."""
         kind = KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
@@ -44,9 +49,8 @@ async def send_refused(_: Request, error: Exception) -> Response:
     """Respond to an exception that a route raised; of several invalid fields, the first is named."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
-        message = f"{place or 'body'}: {first['msg'][0].lower()}{first['msg'][1:]}"
-        return RequestRefused(400, message, param=place or None).response()
+        field = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
+        return RequestRefused.of_field(field or "body", first["msg"][0].lower() + first["msg"][1:]).response()
     if isinstance(error, HTTPException):
         return RequestRefused(error.status_code, str(error.detail), headers=error.headers).response()
     assert isinstance(error, RequestRefused)

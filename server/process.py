@@ -32,7 +32,8 @@ def open_socket(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
         # Without the address that Python appends; an unknown host name has a number below 0.
-        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror or str(error)
         message = f"{host}, port {port}: {why.lower()}; choose another with --host or --port"
         raise OperationalError(message) from error
     # asyncio sets this only on sockets that it opens; without it an answer takes 40 ms longer.

@@ -174,7 +174,7 @@ def read_row(row: Mapping[str, Any], *, place: str, number: int = 1) -> Exchange
             texts = join_messages(MESSAGES.validate_python(row["messages"]), here)
         except ValidationError as error:
             field, problem = first_problem(error)
-            raise RequestRefused(400, f"{here}.{field}: {problem}", param=f"{here}.{field}") from None
+            raise RequestRefused.of_field(f"{here}.{field}", problem) from None
         row = {**{name: value for name, value in row.items() if name != "messages"}, **texts}
     try:
         exchange = read_exchange(dict(row), line=number)
@@ -184,8 +184,7 @@ def read_row(row: Mapping[str, Any], *, place: str, number: int = 1) -> Exchange
     turns = (turn.text for turn in exchange.dialogue)
     size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
     if size > (most := input_limits.LONGEST_EXCHANGE):
-        message = f"{place}: {size:,} characters in total; at most {most:,} are accepted"
-        raise RequestRefused(400, message, param=place)
+        raise RequestRefused.of_field(place, f"{size:,} characters in total; at most {most:,} are accepted")
     return exchange
 
 
@@ -198,6 +197,6 @@ def join_messages(messages: Sequence[ChatMessage], place: str) -> dict[str, Any]
     ]
     if len(turns) < 2 or turns[-1]["speaker"] != LISTENER:
         expected = "a user's message and, as the last one, the assistant's reply to it"
-        raise RequestRefused(400, f"{place}: expected {expected}", param=place)
+        raise RequestRefused.of_field(place, f"expected {expected}")
     *dialogue, prompt, reply = turns
     return {"prompt": prompt["text"], "response": reply["text"], "dialogue": dialogue}

@@ -19,7 +19,6 @@ from empathy_judge.judge.base import Judge, load_judge
 from empathy_judge.judge.cascade import CascadeJudge
 from empathy_judge.judge.llm.prompted import PromptedJudge
 from empathy_judge.judge.panel import PanelJudge
-from empathy_judge.server.app import Limits
 
 JSON = {"Content-Type": "application/json"}
 
@@ -45,7 +44,7 @@ def complaint(answer: httpx.Response) -> str:
 
 def test_a_full_queue_says_when_to_come_again() -> None:
     judge = WaitingJudge(concurrency=1)
-    with serving(judge, limits=Limits(queue=3)) as url, ThreadPoolExecutor(1) as pool:
+    with serving(judge, queue=3) as url, ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b", "c"))
         judge.wait_asked()
         refused = ask(f"{url}/v1/score", json=exchanges("d"))
@@ -124,7 +123,7 @@ def test_an_explanation_ends_when_its_client_leaves() -> None:
 def test_the_queue_counts_runs_of_the_network() -> None:
     judge = WaitingJudge(concurrency=1)
     judge.count_runs = lambda exchange: 4  # type: ignore[method-assign]
-    with serving(judge, limits=Limits(queue=8)) as url, ThreadPoolExecutor(1) as pool:
+    with serving(judge, queue=8) as url, ThreadPoolExecutor(1) as pool:
         assert ask(f"{url}/v1/score", json=exchanges("a", "b", "c")).status_code == 400
         first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b"))
         judge.wait_asked()

@@ -13,10 +13,11 @@ from typing import Any
 import httpx
 from repository import ROOT
 
+from empathy_judge.data.input_limits import MOST_QUEUED
 from empathy_judge.data.records import Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.base import Judge
-from empathy_judge.server.app import Limits, make_app
+from empathy_judge.server.app import make_app
 from empathy_judge.server.middleware import own_hosts
 from empathy_judge.server.process import make_server, open_socket, url_of
 from empathy_judge.server.served_judge import PROBE, ServedJudge
@@ -37,7 +38,7 @@ def serving(
     *,
     calibration: str | None = None,
     key: str = "",
-    limits: Limits | None = None,
+    queue: int = MOST_QUEUED,
     conversations: Judge | None = None,
     **process: Any,
 ) -> Iterator[str]:
@@ -47,7 +48,7 @@ def serving(
         app = make_app(
             ServedJudge(judge, calibration),
             conversations=ServedJudge(conversations) if conversations else None,
-            limits=limits,
+            queue=queue,
             hosts=own_hosts("127.0.0.1"),
             key=key,
             on_ready=ready.set,
