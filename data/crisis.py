@@ -39,7 +39,7 @@ class Flagged(Protocol):
 
 
 class Flags:
-    """The flagged ones among judgments that come by."""
+    """A count of flagged judgments."""
 
     def __init__(self) -> None:
         self.dangers: Counter[str] = Counter()
@@ -53,7 +53,7 @@ class Flags:
                 self.ids.append(judgment.id)
 
     def as_dict(self) -> dict[str, Any]:
-        """Their number, how many of each danger, and the first ids."""
+        """Return their number, the number of each danger, and the first ids."""
         return {
             "count": self.dangers.total(),
             "dangers": dict(sorted(self.dangers.items())),
@@ -62,7 +62,7 @@ class Flags:
 
 
 def find_flags(judgments: Iterable[Flagged]) -> dict[str, Any]:
-    """A report's part about the flagged ones among judgments; empty where none is."""
+    """Return a report's part about the flagged judgments; empty where there is none."""
     flags = Flags()
     for judgment in judgments:
         flags.add(judgment)
@@ -142,7 +142,7 @@ def _fold(text: str) -> str:
 
 @cache
 def _read_spelling() -> dict[str, str]:
-    """What is meant by a word that is written otherwise: in dialect, joined, or mistyped in one place."""
+    """Return the meant word of each that is written otherwise: in dialect, joined, or with one typo."""
     table = read_toml(PATTERNS)["spelling"]
     meant = {way: word for word, ways in table["as"].items() for way in ways.split()}
     right = {*table["words"].split(), *table["kept"].split()}

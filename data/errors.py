@@ -1,4 +1,17 @@
-"""Errors that the user can fix; `cli.py` prints them without a traceback."""
+"""Errors that the user can fix; the CLI prints them without a traceback and exits with their code.
+
+    UserError, 2                       wrong input or usage
+      ├─ OperationalError, 5           a disk, lock or endpoint failed
+      │    └─ BudgetSpent, 5           the spending limit is reached
+      ├─ StaleCalibration, 4           the calibration does not fit any more
+      ├─ Interrupted, 130              the user stopped the command
+      ├─ llm.batch.BatchUnderWay       the batch has no answers yet
+      └─ served_judge.BadJudgment      a judge on a server gave no usable judgment
+
+Other exceptions never reach the user: `Cancelled` (the client disconnected), `CallFailed` and
+`UnusableDecision` (one answer of a language model), `BadValue` and `BadCell` (one value of a file),
+`DamagedRecord` (one row of a history), `RequestRefused`, `QueueFull` and `Conflict` (HTTP answers).
+"""
 
 import shlex
 import sys
@@ -12,7 +25,7 @@ PINNED = ROOT / "constraints.txt"  # exists in a checkout only
 
 
 class UserError(Exception):
-    """Wrong input or usage; the message names the place, the problem and the fix."""
+    """Wrong input or usage; the message names the file and line, the problem and the fix."""
 
     exit_code = 2
 

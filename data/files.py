@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all, whatever happens while they are written."""
+"""Files that are complete or absent, whatever happens while they are written."""
 
 import errno
 import fcntl
@@ -36,10 +36,10 @@ def without_links(path: str, flags: int) -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a path to write to; once written, it takes the place of `path` in a single step.
+    """Yield a path to write to; once written, it replaces `path` in a single step.
 
-    Its name is always the same, so that what a killed process left is written over by the next. Of two
-    processes that write the same file at once, the second waits for the first.
+    Its name is always the same, so that the next process overwrites what a killed one left. Of two processes
+    that write the same file at once, the second waits for the first.
     """
     partial = path.with_name(f".{path.name}.partial")
     with _held(partial):
@@ -56,9 +56,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path, *, busy: str) -> Iterator[None]:
-    """Let one process at a time work in a folder; the system lets go of the lock, even after kill -9.
+    """Let one process at a time work in a folder; the system releases the lock, even after kill -9.
 
-    A second process is refused with what is wrong: `busy`, where {process} is the one at work.
+    A second process is refused with the sentence `busy`, in which {process} is the first one's id.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def locked(folder: Path, *, busy: str) -> Iterator[None]:
 
 @contextmanager
 def _held(partial: Path) -> Iterator[None]:
-    """An empty file that no other process writes to; the system lets go of it, even after kill -9."""
+    """Lock an empty file for this process; the system releases it, even after kill -9."""
     while True:
         with open(partial, "ab", opener=without_links) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -105,7 +105,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses into an error that names the place and the fix."""
+    """Turn an error of the disk into one that names the path and the fix."""
     try:
         yield
     except OSError as error:
@@ -124,7 +124,7 @@ def explain(error: OSError) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table in a TOML file that a person wrote; what is wrong with the file is said with its place."""
+    """Return the table of a TOML file; an error names the file and the line."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

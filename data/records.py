@@ -1,4 +1,15 @@
-"""The records that all packages use; frozen, and validated once when a file is read."""
+"""The records that all packages use; frozen, and validated once when a file is read.
+
+Exchange ── Turn               a prompt, the reply to it, and the turns before
+  ├─ Judgment                  one judge's label of it
+  │    └─ judgments.Judged     all judgments of one judge
+  └─ Rating                    one person's rating of it
+       ├─ rated_exchanges.RatedExchange    joined with its exchange
+       └─ rated_range.RatedRange           lengths and formats of the rated replies
+storage.Shards, storage.Columns            where exchanges are read from
+runs.RunPlan ── runs.FinishedRun           where judgments are saved
+rubric.Rubric                              what raters were asked
+"""
 
 import json
 import re
@@ -39,25 +50,35 @@ class Turn:
     """One earlier turn of a dialogue."""
 
     speaker: str
+    """the name or role of the speaker"""
     text: str
+    """the message"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What a speaker said and what a model answered; `extra` holds the keys we do not know."""
+    """A speaker's prompt and a model's reply."""
 
     id: str
+    """unique in its file"""
     prompt: str
+    """the speaker's message"""
     response: str
+    """the model's reply"""
     model: str = UNNAMED_MODEL
+    """the model's name"""
     situation: str | None = None
+    """the background, in the speaker's words"""
     emotion: str | None = None
+    """one of the 32 emotions of EmpatheticDialogues, or another word"""
     dialogue: tuple[Turn, ...] = ()
+    """the turns before the prompt"""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """not a key itself: all other keys are saved and passed on"""
 
     @property
     def content_digest(self) -> str:
-        """A digest of all a judge may see, and of no more: neither `id` nor `model`."""
+        """The digest of everything that a judge may read: neither `id` nor `model`."""
         seen = [self.prompt, self.response, self.situation or "", self.emotion or ""]
         for turn in self.dialogue:
             seen += turn.speaker, turn.text
@@ -66,7 +87,7 @@ class Exchange:
 
     @property
     def prompt_digest(self) -> str:
-        """The same for all responses to one prompt: these are not independent of each other."""
+        """The digest of the prompt: replies to one prompt are not independent of each other."""
         return _digest(self.prompt)
 
 
@@ -77,40 +98,55 @@ class Rating:
     __pydantic_config__: ClassVar = {"allow_inf_nan": False}
 
     id: str
+    """the id of the reply"""
     rater: str
+    """a name that identifies the person"""
     rating: float
+    """1 to 3, or Bad, Okay, Good; other scales with `--scale`"""
     batch: str | None = None
+    """the batch of ratings made together; default: the rater"""
     dimension: str = EMPATHY
+    """the rated dimension, where a source has several"""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """not a key itself: all other keys are saved"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """One judge's word on one exchange: a label with probabilities, or `unscored` with the reason.
-
-    `flag` names the danger that the speaker may be in: people should read that response, whatever its label.
-    `components` are probabilities of the rubric's components, from a judge that gives them; `decided_by` is
-    the judge of a cascade whose word this is. `shape` counts what the reply is like: see `reply_features`.
-    Of a whole conversation `curve` has the score of every reply in order, null where a reply has none, and
-    """
+    """One judge's label of one exchange with probabilities, or `unscored` with the reason."""
 
     __pydantic_config__: ClassVar = {"allow_inf_nan": False}
 
     id: str
+    """the id of the reply"""
     model: str
+    """the model's name"""
     content_digest: str
+    """digest of everything the judge read"""
     prompt_digest: str
+    """the same for all replies to one prompt"""
     label: str | None = None
+    """the likeliest label; Okay where that is Good with `GOOD_ABOVE` or less"""
     probabilities: Mapping[str, float] | None = None
+    """of each label"""
     score: float | None = None
+    """the expected rating, 1 to 3"""
     rationale: str | None = None
+    """an LLM judge's reason, and notes on the judgment, such as a truncated reply"""
     unscored: str | None = None
+    """the reason why there is no judgment; then all above is empty"""
     usage: Mapping[str, float] | None = None
+    """tokens and USD, for judges on a server"""
     flag: str | None = None
+    """the danger the speaker may be in, such as `suicide`; it changes no label"""
     components: Mapping[str, float] | None = None
+    """a decision judge's probability of each component of empathy"""
     decided_by: str | None = None
+    """the deciding judge of a cascade"""
     features: Mapping[str, int] | None = None
+    """`words` of the reply, `turns` before it, 1 or 0 for `situation` and `markdown`"""
     curve: tuple[float | None, ...] | None = None
+    """the score of every reply of a conversation, in order; null where a reply has none"""
 
 
 def reply_features(exchange: Exchange) -> dict[str, int]:
@@ -128,10 +164,10 @@ def reply_features(exchange: Exchange) -> dict[str, int]:
 
 
 def label_of(probabilities: Mapping[str, float]) -> str:
-    """Return the label of a probability for every level, worst level first; every judge is labelled by it.
+    """Return the label of a probability for every level, worst level first; it is the same for every judge.
 
     It is the likeliest level, of equal ones the lowest; but Good needs more than `GOOD_ABOVE`, else Okay.
-    The likeliest label of nearly every reply in the crowd study is Good, which does not tell replies apart.
+    In the crowd study Good is the likeliest label of nearly every reply, so replies would hardly differ.
 
     >>> label_of({"Bad": 0.1, "Okay": 0.3, "Good": 0.6}), label_of({"Bad": 0.2, "Okay": 0.35, "Good": 0.45})
     ('Good', 'Okay')
@@ -158,7 +194,7 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
 
 
 def unscored(exchange: Exchange, reason: str) -> Judgment:
-    """No judgment, and the reason; never converted to a low score."""
+    """Return a judgment without a label, with the reason; it is never converted to a low score."""
     return _judgment(exchange, unscored=reason)
 
 
@@ -175,7 +211,7 @@ def _judgment(exchange: Exchange, **judged: Any) -> Judgment:
 
 
 def danger_in(exchange: Exchange) -> str | None:
-    """What danger the speaker of an exchange may be in, by their turns, the situation and the prompt."""
+    """Return the danger that the speaker may be in, by their turns, the situation and the prompt."""
     if not exchange.dialogue and not exchange.situation:
         return danger_said(exchange.prompt)
     texts = [turn.text for turn in exchange.dialogue if not is_answering(turn.speaker)]
@@ -189,12 +225,12 @@ def _digest(text: str) -> str:
 
 
 def digest_json(value: Any) -> str:
-    """The SHA-256 of a value as JSON, its keys sorted, in ASCII: any text can be hashed."""
+    """Return the SHA-256 of a value as JSON in ASCII, with sorted keys."""
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def to_plain(value: Any) -> Any:
-    """Make JSON values of a record: a tuple is a list, a date is ISO text, what is not finite is null.
+    """Return a record as JSON values: a tuple is a list, a date is ISO text, nan is null.
 
     A record whose JSON has other names than its fields defines them in a method `as_dict`.
 

@@ -1,4 +1,4 @@
-"""JSON files that carry the digest of their content, so that a damaged or edited file is refused."""
+"""JSON files with the digest of their content: a damaged or edited file is refused."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Names, numbers, estimates, p-values, times and money as people read them, alike wherever they are printed.
+"""Names, numbers, estimates, p-values, times and money as text, in one style everywhere.
 
-What is undefined (None, not a number, infinite) is printed as `UNDEFINED` by every function here, a minus is
-a minus sign, and a number that rounds to nothing has no sign.
+None, nan and infinity are printed as `UNDEFINED`, a minus is a minus sign, and a number that rounds to zero
+has no sign.
 """
 
 import hashlib
@@ -134,7 +134,7 @@ def show(
 
 
 def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | None]:
-    """Take an estimate apart: its value, its low end, its high end; None where there is none."""
+    """Return the value, the low end and the high end of an estimate; None where there is none."""
     if estimate is None or isinstance(estimate, int | float):
         return estimate, None, None
     if isinstance(estimate, Mapping):
@@ -205,7 +205,7 @@ def exact_p_value(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Print seconds as a person would say them.
+    """Print seconds in a suitable unit.
 
     >>> [duration(item) for item in (14, 100, 720, 5400, 200000)]
     ['14 s', '100 s', '12 min', '1.5 h', '56 h']
@@ -219,7 +219,7 @@ def duration(seconds: float) -> str:
 
 
 def money(dollars: float | None) -> str:
-    """Print US dollars, as exact as they are few.
+    """Print US dollars; small amounts with four digits.
 
     >>> money(12.345), money(0.00123), money(0.0), money(None)
     ('$12.35', '$0.0012', '$0.00', 'not priced')

@@ -1,10 +1,12 @@
 """The reference's tables, from the code itself."""
 
+import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, getsource, signature
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -29,42 +31,6 @@ from empathy_judge.training.trials import SETS_APART, read_rows
 from filling.figures import JUDGE, card, evaluation
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
-# The meaning of each field; a missing one stops the build.
-MEANINGS: Final = {
-    "Exchange.id": "unique in its file",
-    "Exchange.prompt": "the speaker's message",
-    "Exchange.response": "the model's reply",
-    "Exchange.model": "the model's name",
-    "Exchange.situation": "the background, in the speaker's words",
-    "Exchange.emotion": "one of the 32 emotions of EmpatheticDialogues, or another word",
-    "Exchange.dialogue": "the turns before the prompt",
-    "Exchange.extra": "not a key itself: all other keys are saved and passed on",
-    "Turn.speaker": "the name or role of the speaker",
-    "Turn.text": "the message",
-    "Rating.id": "the id of the reply",
-    "Rating.rater": "a name that identifies the person",
-    "Rating.rating": "1 to 3, or Bad, Okay, Good; other scales with `--scale`",
-    "Rating.batch": "the batch of ratings made together; default: the rater",
-    "Rating.dimension": "the rated dimension, where a source has several",
-    "Rating.extra": "not a key itself: all other keys are saved",
-    "Judgment.id": "the id of the reply",
-    "Judgment.model": "the model's name",
-    "Judgment.content_digest": "digest of everything the judge read",
-    "Judgment.prompt_digest": "the same for all replies to one prompt",
-    "Judgment.label": f"the likeliest label; Okay where that is Good with {GOOD_ABOVE:.0%} or less",
-    "Judgment.probabilities": "of each label",
-    "Judgment.score": "the expected rating, 1 to 3",
-    "Judgment.rationale": "an LLM judge's reason, and notes on the judgment, such as a truncated reply",
-    "Judgment.unscored": "the reason why there is no judgment; then all above is empty",
-    "Judgment.usage": "tokens and USD, for judges on a server",
-    "Judgment.flag": "the danger the speaker may be in, such as `suicide`; it changes no label",
-    "Judgment.components": "a decision judge's probability of each component of empathy",
-    "Judgment.decided_by": "the deciding judge of a cascade",
-    "Judgment.curve": "the score of every reply of a conversation, in order",
-    "Judgment.features": "`words` of the reply, `turns` before it, 1 or 0 for `situation` and `markdown`",
-}
-
-
 PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "LocalJudge", "JudgeClient")
 LONGEST_SIGNATURE: Final = 80  # characters on one line
 
@@ -129,17 +95,23 @@ def record_tables() -> dict[str, str]:
 
 
 def _record(kind: type) -> str:
-    hints = get_type_hints(kind)
+    hints, meanings = get_type_hints(kind), _meanings(kind)
     rows = (
-        (
-            f"`{field.name}`",
-            _type(hints[field.name]),
-            _default(kind, field),
-            MEANINGS[f"{kind.__name__}.{field.name}"],
-        )
+        (f"`{field.name}`", _type(hints[field.name]), _default(kind, field), meanings[field.name])
         for field in fields(kind)
     )
     return table(("key", "type", "default", "meaning"), rows)
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Return the string under each field of a record; a missing one stops the build."""
+    (definition,) = ast.parse(getsource(kind)).body
+    body = definition.body  # type: ignore[attr-defined]
+    return {
+        item.target.id: text.value.value.replace("`GOOD_ABOVE`", f"{GOOD_ABOVE:.0%}")
+        for item, text in pairwise(body)
+        if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
 
 
 def _default(kind: type, field: Field[Any]) -> str:
