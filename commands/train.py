@@ -11,7 +11,13 @@ from empathy_judge.commands.shared.options import FILE, interruptible, say, say_
 from empathy_judge.data.errors import UserError
 
 HEAD = "head"  # the recipe of an output layer
-NOT_WITH_CARD = ("recipe", "base", "seed", "protocol", "part", "evidence", "about")
+# The options that act in each use of the command; any other is refused.
+WITH_HEAD = {"exchanges", "ratings", "recipe", "out", "as_json"}
+WITH_CARD = {"exchanges", "ratings", "from_card", "out", "sets", "texts", "device", "as_json"}
+WITH_RECIPE = {*WITH_HEAD, "base", "seed", "sets", "texts", "device"}
+WITH_CROSS_VALIDATION = {*WITH_RECIPE, "cross_validate", "part"}
+WITH_JUDGE = {*WITH_RECIPE, "cv_results", "card_text", "average_with_default"}
+KEPT = "trained networks are saved; the one in progress, and predictions of a finished judge, are not"
 
 
 @click.command()
@@ -20,9 +26,9 @@ NOT_WITH_CARD = ("recipe", "base", "seed", "protocol", "part", "evidence", "abou
 @click.option(
     "--recipe",
     metavar="NAME|FILE.toml",
-    help="Training settings: `default`, `open` (data that companies may use) and files train a network, on a "
-    "GPU; `head` fits a new output layer on the features of the default judge, in minutes, on a CPU.  "
-    "[default: head, or default with another option of a training]",
+    help="Training settings: `default`, `open` (data that companies may use), `teacher-large` (LoRA adapters "
+    "on a large base) and files train a network, on a GPU; `head` fits a new output layer on the features of "
+    "the default judge, in minutes, on a CPU.  [default: head, or default with an option of a network]",
 )
 @click.option("--base", metavar="NAME|FOLDER", help="Replace the recipe's base: minilm, smollm2, a folder.")
 @click.option("--seed", type=click.IntRange(min=0), help="Replace the recipe's seed.")
@@ -32,21 +38,24 @@ NOT_WITH_CARD = ("recipe", "base", "seed", "protocol", "part", "evidence", "abou
     metavar="CARD|FOLDER",
     help="Rebuild a judge from its card.json, with the data and settings that the card records.",
 )
-@click.option("--out", type=FILE, required=True, help="Folder of the judge, or of the trial.")
+@click.option("--out", type=FILE, required=True, help="Folder of the judge, or of the cross-validation.")
 @click.option(
-    "--protocol",
-    type=click.Choice(["held-out"]),
-    help="Evaluate the settings on held-out data instead of making a judge.",
+    "--cross-validate", is_flag=True, help="Evaluate the settings on held-out data instead of making a judge."
 )
 @click.option(
-    "--part", type=click.IntRange(min=0), help="Train only this part of a trial, to divide the work."
+    "--part",
+    type=click.IntRange(min=0),
+    help="Train only this part of a cross-validation, to divide the work.",
 )
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
+@click.option("--cv-results", type=FILE, help="Folder of a cross-validation, whose figures the card gets.")
+@click.option("--card-text", type=FILE, help="TOML file with the card's summary, license, data and limits.")
 @click.option(
-    "--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures are added to the card."
+    "--average-with-default",
+    is_flag=True,
+    help="Average the LoRA adapters with the default judge, as `classifier-large` does.",
 )
-@click.option("--about", type=FILE, help="TOML file with the summary, license, data and limits for the card.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, or auto.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
@@ -59,12 +68,13 @@ def train(
     seed: int | None,
     from_card: Path | None,
     out: Path,
-    protocol: str | None,
+    cross_validate: bool,
     part: int | None,
     sets: Path | None,
     texts: tuple[Path, ...],
-    evidence: tuple[Path, ...],
-    about: Path | None,
+    cv_results: Path | None,
+    card_text: Path | None,
+    average_with_default: bool,
     device: str,
     as_json: bool,
 ) -> None:
@@ -75,7 +85,7 @@ def train(
     with ratings of prompts that were left out of the fit. Both files have any shape that `calibrate` reads.
 
     The rest is about networks. EXCHANGES are prompts with their replies, and RATINGS their human ratings, as
-    `import` writes both. With --protocol held-out no judge is made: the recipe is trained three times, each
+    `import` writes both. With --cross-validate no judge is made: the recipe is trained three times, each
     time without a group of rated sets with every text they share, a fifth of the prompts with their raters,
     and a third of the models. Its predictions are compared with the ratings that were held out. Run the
     command again to resume.
@@ -87,98 +97,121 @@ def train(
     \b
     Examples:
       empathy-judge train replies.jsonl ratings.jsonl --out my-judge
-      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --protocol held-out --out trial
-      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trial --out my-judge
+      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --cross-validate --out cv
+      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --cv-results cv --out my-judge
       empathy-judge train exchanges.jsonl ratings.jsonl --from-card my-judge --out rebuilt
     """
-    of_network = (base, seed, from_card, protocol, part, sets, about)
-    is_network = bool(texts or evidence) or any(option is not None for option in of_network)
-    recipe = recipe or ("default" if is_network else HEAD)
-    if recipe == HEAD:
-        if exchanges is None or ratings is None or is_network:
-            raise UserError("--recipe head: takes EXCHANGES, RATINGS and --out, and no other option")
+    set_by_user = [
+        each
+        for each in context.command.params
+        if each.name and context.get_parameter_source(each.name) is not ParameterSource.DEFAULT
+    ]
+
+    def allow(names: set[str], use: str) -> None:
+        if refused := [each.opts[0] for each in set_by_user if each.name not in names]:
+            raise UserError(f"{', '.join(refused)}: not with {use}")
+
+    is_head = recipe == HEAD or (recipe is None and {each.name for each in set_by_user} <= WITH_HEAD)
+    if from_card:
+        allow(WITH_CARD, "--from-card, which takes it from the card")
+    elif is_head:
+        allow(WITH_HEAD, "--recipe head, which takes EXCHANGES, RATINGS, --out and --json")
         return _fit_head(exchanges, ratings, out, as_json=as_json)
+    elif cross_validate:
+        allow(WITH_CROSS_VALIDATION, "--cross-validate, which makes no judge")
+    else:
+        allow(WITH_JUDGE, "the making of a judge, but with --cross-validate")
     from dataclasses import replace
 
     from empathy_judge.reports.progress import progress, steps
     from empathy_judge.training.environment import check_environment
-    from empathy_judge.training.model_card import read_recorded, trial_lines, write_card
+    from empathy_judge.training.model_card import evaluation_lines, read_recorded, write_card
     from empathy_judge.training.recipe import lineage, read_recipe
     from empathy_judge.training.training_data import read_training_data
 
     card: dict[str, Any] = {}
     if from_card:
-        for name in NOT_WITH_CARD:
-            if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-                raise UserError(f"--{name}: not with --from-card, which takes it from the card")
         card, recipes = read_recorded(from_card)
         device = card["provenance"]["device"] if device == "auto" else device
     else:
         changes: dict[str, Any] = {"base": base, "seed": seed}
         changes = {key: value for key, value in changes.items() if value is not None}
-        recipes = lineage(replace(read_recipe(recipe), **changes))
+        recipes = lineage(replace(read_recipe(recipe or "default"), **changes))
+    if average_with_default and not recipes[0].rank:
+        raise UserError("--average-with-default: only for LoRA adapters, of a recipe with a rank")
     # To rebuild a judge, its teachers are not needed.
     device = check_environment(device, recipes[:1] if card else recipes)
     data = read_training_data(exchanges, ratings, recipes, sets=sets, texts=texts)
     from empathy_judge.calibration.artifact import CALIBRATION_FILE
     from empathy_judge.judge.onnx_model import read_card
-    from empathy_judge.training.calibration_from_trials import calibrate_trained
-    from empathy_judge.training.make import card_text, make_judge, read_evidence, rebuild_judge
-    from empathy_judge.training.trials import plan_training, run_trial
+    from empathy_judge.training import cross_validation, make
+    from empathy_judge.training.held_out_calibration import calibrate_trained, open_trained
 
-    kept = "trained networks are saved; the one in progress, and predictions of a finished judge, are not"
-    with interruptible(kept), steps() as (on_split, on_step):
-        if protocol:
-            result = run_trial(
+    with interruptible(KEPT), steps() as (on_split, on_step):
+        if cross_validate:
+            result = cross_validation.cross_validate(
                 data, recipes, out, part=part, device=device, on_split=on_split, on_step=on_step
             )
         elif from_card:
-            original = from_card if from_card.is_dir() else from_card.parent
-            result = rebuild_judge(card, original, data, recipes, out, device=device, progress=on_step)
-        else:
-            figures = read_evidence(evidence, plan_training(data, recipes))
-            text = card_text(about, figures)
-            result = make_judge(
-                data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
+            folder = from_card if from_card.is_dir() else from_card.parent
+            rows = list(cross_validation.read_rows(folder))
+            result = make.rebuild_judge(
+                card, folder, data, recipes, out, rows=rows, device=device, progress=on_step
             )
-    is_calibrated = False
-    if not protocol:
-        with interruptible(kept), progress("evaluating", "evaluated") as on_predicted:
-            is_calibrated = calibrate_trained(out, evidence, None if from_card else data, on_predicted)
-        result |= read_card(out)
-    if protocol and not result:
-        return say(f"part {part} is done; the figures follow when all parts are")
-    if as_json:
-        click.echo(json.dumps(result, indent=2))
-    elif protocol:
-        say("\n".join(trial_lines(result)))
+        else:
+            rows = make.read_cv_results(cv_results, data, recipes, is_averaged=average_with_default)
+            result = make.make_judge(
+                data,
+                recipes,
+                out,
+                text=make.card_text(card_text),
+                rows=rows,
+                is_averaged=average_with_default,
+                device=device,
+                progress=on_step,
+            )
+    if cross_validate:
+        if not result:
+            return say(f"part {part} is done; the figures follow when all parts are")
+        if as_json:
+            return click.echo(json.dumps(result, indent=2))
+        say("\n".join(evaluation_lines(result)))
         options = {"--recipe": recipe, "--base": base, "--seed": seed, "--sets": sets}
-        given = [word for pair in options.items() if pair[1] not in (None, "default") for word in pair]
-        given += [word for path in texts for word in ("--texts", path)]
+        words = [word for pair in options.items() if pair[1] is not None for word in pair]
+        words += [word for path in texts for word in ("--texts", path)]
         files = [path for path in (exchanges, ratings) if path is not None]
-        say_next("to make the judge", "train", *files, *given, "--evidence", out, "--out", "my-judge")
-    else:
-        rebuilt = (
-            f"P(Good) differs by {result['change']:.4f} on average from the judge of the card."
-            if result.get("change")
-            else "Every file is identical to the one on the card."
+        return say_next(
+            "to make the judge", "train", *files, *words, "--cv-results", out, "--out", "my-judge"
         )
-        say(rebuilt if card else write_card(result))
-        if is_calibrated:
-            say(f"calibrated by ratings that its training did not read: {out / CALIBRATION_FILE}")
-        _say_how_to_score(result["name"], out)
+    with interruptible(KEPT), progress("evaluating", "evaluated") as on_predicted:
+        judge = open_trained(out, make.own_base(recipes[0]))
+        is_calibrated = calibrate_trained(judge, rows, None if card else data, on_predicted)
+    if as_json:
+        return click.echo(json.dumps(result | read_card(out), indent=2))
+    if not card:
+        say(write_card(read_card(out)))
+    elif result["change"]:
+        say(f"P(Good) differs by {result['change']:.4f} on average from the judge of the card.")
+    else:
+        say("Every file is identical to the one on the card.")
+    if is_calibrated:
+        say(f"calibrated by ratings that its training did not read: {out / CALIBRATION_FILE}")
+    _say_how_to_score(judge.name, out, make.own_base(recipes[0]))
 
 
-def _say_how_to_score(kind: str, folder: Path) -> None:
+def _say_how_to_score(kind: str, folder: Path, base: str = "") -> None:
     from empathy_judge.data.files import write_texts
 
+    options = {"kind": kind, "weights": str(folder.resolve()), **({"base": base} if base else {})}
     name = f"{folder.resolve().name}.toml"
-    write_texts({name: f"kind = {kind!r}\nweights = {str(folder.resolve())!r}\n"}, folder.parent)
+    write_texts({name: "".join(f"{key} = {value!r}\n" for key, value in options.items())}, folder.parent)
     say_next(f"to score with it: score RESPONSES --judge {folder.parent / name}")
 
 
-def _fit_head(exchanges: Path, ratings: Path, out: Path, *, as_json: bool) -> None:
+def _fit_head(exchanges: Path | None, ratings: Path | None, out: Path, *, as_json: bool) -> None:
     """Fit a judge to ratings, and show how it compares with the default."""
+    if exchanges is None or ratings is None:
+        raise UserError("EXCHANGES and RATINGS are missing: replies, and their human ratings")
     from empathy_judge.data.rating_files.sheet import Replies, read_sheet
     from empathy_judge.data.tables import read_responses
     from empathy_judge.reports.calibration.calibration_page import plain_report, print_report, write_report

@@ -229,7 +229,7 @@ def tiny_toml(write_recipe: Callable[[Recipe], Path], tiny_recipe: Recipe) -> Pa
 def taught_recipe(write_recipe: Callable[[Recipe], Path], tiny_recipe: Recipe) -> Recipe:
     """A tiny recipe with a teacher, which learns from the ratings of three sets."""
     teacher = write_recipe(replace(tiny_recipe, sets={"epitome": 0.5, "ieval": 0.5}))
-    texts = {"texts": 60, "shuffled": 10, "pieces": 10, "mixtures": 10}
+    texts = {"texts": 60, "shuffled": 10, "sentence_dropout": 10, "joined_replies": 10}
     return replace(tiny_recipe, teachers=[str(teacher)], teacher_weight=0.9, length=0.1, **texts)
 
 
@@ -248,7 +248,7 @@ def train(rated_files: tuple[Path, Path], tiny_toml: Path) -> Train:
 def trial(tmp_path_factory: pytest.TempPathFactory, train: Train) -> tuple[Path, Result]:
     """The folder of a trial and what the command said."""
     folder = tmp_path_factory.mktemp("trials") / "trial"
-    return folder, train("--protocol", "held-out", "--out", folder)
+    return folder, train("--cross-validate", "--out", folder)
 
 
 @pytest.fixture(scope="session")
@@ -257,7 +257,7 @@ def made_judge(
 ) -> tuple[Path, Result]:
     """The folder of a judge with the trial on its card, and what the command said."""
     folder = tmp_path_factory.mktemp("made") / "my-judge"
-    return folder, train("--evidence", trial[0], "--out", folder)
+    return folder, train("--cv-results", trial[0], "--out", folder)
 
 
 @pytest.fixture(scope="session")

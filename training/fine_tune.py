@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,23 +18,8 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_context
-from empathy_judge.training.examples import (
-    GRADES,
-    TrainingExample,
-    add_grades,
-    add_misfits,
-    draw_evenly,
-    drop_sentences,
-    examples_from_constants,
-    examples_from_graded_replies,
-    examples_from_ratings,
-    examples_from_sets,
-    grades_to_labels,
-    join_replies,
-    perturb_some,
-    put_constants,
-    shuffle_replies,
-)
+from empathy_judge.training import examples as build
+from empathy_judge.training.examples import GRADES, TrainingExample
 from empathy_judge.training.graded_replies import read_graded_replies
 from empathy_judge.training.network import (
     JudgeNetwork,
@@ -49,7 +35,8 @@ Progress = Callable[[int, int], None]  # examples done, examples in all
 MakeExamples = Callable[[str, random.Random], list[TrainingExample]]  # of one epoch, by the network's data
 LOG_USUAL_WORDS = 3.3  # the logarithm of 27 words, the median length of the study's replies
 TRAINING_BATCH_TOKENS = 12_288  # padded tokens of a batch in training
-MARGIN, MISFIT_WEIGHT = 1.5, 0.5  # of a reply under another prompt, in the logit of Good minus that of Bad
+MARGIN = 1.5  # of a reply over the same one under another prompt, in the logit of Good minus that of Bad
+WRONG_PROMPT_WEIGHT = 0.5  # of the loss by that margin
 LEVEL_SAMPLE = 2000  # rated replies by which the level is matched
 
 
@@ -72,17 +59,17 @@ def train_judge(
     def make_examples(network_data: str, chance: random.Random) -> list[TrainingExample]:
         if texts and targets is not None:
             return distill(data, texts, targets, recipe, chance)
-        examples = examples_from_ratings(data.ratings)
+        examples = build.from_ratings(data.ratings)
         if network_data in ("all", "sets"):
-            examples += examples_from_sets(data.items, recipe.sets, replies=recipe.replies, chance=chance)
+            examples += build.from_sets(data.items, recipe.sets, replies=recipe.replies, chance=chance)
         if network_data != "labels" and recipe.grades:
-            examples = add_grades(examples)
-        if network_data in ("all", "ours"):
-            examples += examples_from_graded_replies(recipe.ours, chance)
-        examples = add_misfits(examples, recipe.misfits, chance)
-        if network_data in ("all", "ours"):
-            examples += examples_from_constants(data.exchanges(), recipe.constants, recipe.ours, chance)
-        return examples if data.ratings else grades_to_labels(examples)
+            examples = build.add_grades(examples)
+        if network_data in ("all", "synthetic"):
+            examples += build.from_graded_replies(recipe.synthetic, chance)
+        examples = build.add_wrong_prompts(examples, recipe.wrong_prompt, chance)
+        if network_data in ("all", "synthetic"):
+            examples += build.from_constants(data.exchanges(), recipe.constants, recipe.synthetic, chance)
+        return examples if data.ratings else build.grades_to_labels(examples)
 
     trainable = replace(recipe, networks=trainable_networks(recipe, data))
     trained_networks = fine_tune(make_examples, trainable, device=device, progress=progress)
@@ -195,18 +182,17 @@ class RatingEffects(nn.Module):
 
     def on_scale(self, latent: Tensor, sets: Tensor) -> Tensor:
         """Return a latent score on the scale of each example's set."""
-        place = sets.clamp(min=0)
-        return self.log_scale[place].exp() * latent + self.offset[place]
+        index = sets.clamp(min=0)
+        return self.log_scale[index].exp() * latent + self.offset[index]
 
     def grade_error(self, latent: Tensor, grade: Tensor) -> Tensor:
         """Return the weighted squared error of each example's grade, 0 where it has none."""
-        place = torch.full((), self.sets[GRADES], device=latent.device)
-        error = self.on_scale(latent, place) - grade
+        error = self.on_scale(latent, torch.full((), self.sets[GRADES], device=latent.device)) - grade
         return self.grades * torch.where(grade.isnan(), 0.0, error.nan_to_num().square())
 
 
 def _number(names: Iterable[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(sorted({name for name in names if name}))}
+    return {name: index for index, name in enumerate(sorted(set(filter(None, names))))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +212,16 @@ class TrainingBatch:
     value: Tensor
     weight: Tensor
     grade: Tensor  # nan where there is none
-    is_misfit: Tensor  # of each reply: it is shown under another prompt than its example's
+    is_wrong_prompt: Tensor  # of each reply: it is shown under another prompt than its example's
 
 
 def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingBatch) -> Tensor:
-    """Return cross-entropy for labels, squared error for ratings and grades, and a margin for misfits.
+    """Return cross-entropy for labels, squared error for ratings and grades, and a margin for wrong prompts.
 
-    A misfit must lie `MARGIN` below the same reply under its own prompt.
+    A reply under a wrong prompt must score `MARGIN` below the same reply under its own.
     """
     rows = network(batch.ids, batch.mask, batch.segments).float()
-    own = (~batch.is_misfit).float()
+    own = (~batch.is_wrong_prompt).float()
     count = torch.zeros(len(batch.set), device=rows.device).index_add_(0, batch.example, own)
     logits = torch.zeros(len(batch.set), 3, device=rows.device).index_add_(
         0, batch.example, rows * own.unsqueeze(1)
@@ -249,8 +235,8 @@ def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingB
     losses = batch.weight * torch.where(batch.set >= 0, by_value, by_label)
     losses = losses + effects.grade_error(latent, batch.grade)
     lead = latent[batch.example] - (rows[:, 2] - rows[:, 0])
-    misfits = MISFIT_WEIGHT * functional.softplus(MARGIN - lead)[batch.is_misfit]
-    return (losses.sum() + misfits.sum()) / len(losses) + effects.penalty()
+    margins = WRONG_PROMPT_WEIGHT * functional.softplus(MARGIN - lead)[batch.is_wrong_prompt]
+    return (losses.sum() + margins.sum()) / len(losses) + effects.penalty()
 
 
 def make_batches(
@@ -262,7 +248,7 @@ def make_batches(
     device: str,
 ) -> Iterator[TrainingBatch]:
     """Yield one epoch in random order; texts of similar length share a batch, so little is padded."""
-    shown = [[*example.exchanges, *([example.misfit] if example.misfit else ())] for example in examples]
+    shown = [[*each.exchanges, *([each.wrong_prompt] if each.wrong_prompt else ())] for each in examples]
     pairs = [
         (write_context(exchange, chance=chance, drop=recipe.drop_context), exchange.response)
         for exchanges in shown
@@ -275,42 +261,37 @@ def make_batches(
     chance.shuffle(order)
     window = recipe.batch_size * 16
     chunks = [order[start : start + window] for start in range(0, len(order), window)]
-    order = [i for chunk in chunks for i in sorted(chunk, key=size.__getitem__)]
+    order = [index for chunk in chunks for index in sorted(chunk, key=size.__getitem__)]
     batches = _fill(order, size, [len(several) for several in replies], recipe.batch_size)
     chance.shuffle(batches)
-    for places in batches:
-        chosen = [examples[place] for place in places]
-        owner = [number for number, place in enumerate(places) for _ in replies[place]]
+    to_tensor = partial(torch.tensor, device=device)
+    for batch in batches:
+        chosen = [examples[index] for index in batch]
+        rows = [(number, reply) for number, index in enumerate(batch) for reply in replies[index]]
+        wrong = [[False] * len(each.exchanges) + [True] * bool(each.wrong_prompt) for each in chosen]
         yield TrainingBatch(
-            *pad_tokens([reply for place in places for reply in replies[place]], torch.device(device)),
-            torch.tensor(owner, device=device),
-            torch.tensor([example.target for example in chosen], device=device),
-            torch.tensor([effects.raters.get(example.rater, -1) for example in chosen], device=device),
-            torch.tensor([effects.sets.get(example.set, -1) for example in chosen], device=device),
-            torch.tensor([example.value for example in chosen], device=device),
-            torch.tensor([example.weight for example in chosen], device=device),
-            torch.tensor([example.grade for example in chosen], device=device),
-            torch.tensor(
-                [
-                    place == len(example.exchanges)
-                    for example in chosen
-                    for place in range(len(example.exchanges) + bool(example.misfit))
-                ],
-                device=device,
-            ),
+            *pad_tokens([reply for _, reply in rows], torch.device(device)),
+            example=to_tensor([number for number, _ in rows]),
+            target=to_tensor([each.target for each in chosen]),
+            rater=to_tensor([effects.raters.get(each.rater, -1) for each in chosen]),
+            set=to_tensor([effects.sets.get(each.set, -1) for each in chosen]),
+            value=to_tensor([each.value for each in chosen]),
+            weight=to_tensor([each.weight for each in chosen]),
+            grade=to_tensor([each.grade for each in chosen]),
+            is_wrong_prompt=to_tensor(list(chain.from_iterable(wrong))),
         )
 
 
-def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], most: int) -> list[list[int]]:
-    """Cut examples into batches of `most`, or fewer where they are long, so that a step fits memory."""
+def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], limit: int) -> list[list[int]]:
+    """Cut examples into batches of `limit`, or fewer where they are long, so that a step fits memory."""
     batches: list[list[int]] = [[]]
     longest = rows = 0
-    for place in order:
-        longest, rows = max(longest, size[place]), rows + replies[place]
-        if batches[-1] and (len(batches[-1]) == most or longest * rows > TRAINING_BATCH_TOKENS):
+    for index in order:
+        longest, rows = max(longest, size[index]), rows + replies[index]
+        if batches[-1] and (len(batches[-1]) == limit or longest * rows > TRAINING_BATCH_TOKENS):
             batches.append([])
-            longest, rows = size[place], replies[place]
-        batches[-1].append(place)
+            longest, rows = size[index], replies[index]
+        batches[-1].append(index)
     return batches
 
 
@@ -356,18 +337,18 @@ def distillation_texts(data: TrainingData, recipe: Recipe) -> DistillationTexts:
     by_set: dict[str, list[Exchange]] = defaultdict(list)
     for item in data.items:
         by_set[item.set] += item.exchanges
-    graded = [reply.exchange for reply in read_graded_replies()] if recipe.ours else []
+    graded = [reply.exchange for reply in read_graded_replies()] if recipe.synthetic else []
     every = [*rated, *(exchange for exchanges in by_set.values() for exchange in exchanges), *data.texts]
     return DistillationTexts(
         rated=rated,
         unrated=[
-            *draw_evenly(data, recipe.texts, chance),
-            *drop_sentences(every, recipe.pieces, chance),
-            *join_replies(every, recipe.mixtures, chance),
+            *build.draw_evenly(data, recipe.texts, chance),
+            *build.drop_sentences(every, recipe.sentence_dropout, chance),
+            *build.join_replies(every, recipe.joined_replies, chance),
         ],
         special=[
-            *shuffle_replies([rated, *by_set.values(), data.texts, graded], recipe.shuffled, chance),
-            *(reply.exchange for reply in put_constants([*every, *graded], recipe.constants, chance)),
+            *build.shuffle_replies([rated, *by_set.values(), data.texts, graded], recipe.shuffled, chance),
+            *(reply.exchange for reply in build.put_constants([*every, *graded], recipe.constants, chance)),
             *graded,
         ],
     )
@@ -403,7 +384,7 @@ def distill(
     targets[:rated] = (1 - weight) * ratings + weight * targets[:rated]
     # Not for the rated ones: the study's raters have judged the length of its replies.
     targets[rated:usual] = favor_length(targets[rated:usual], texts.unrated, recipe.length)
-    shown = [*texts.rated, *texts.unrated, *(perturb_some(each, chance) for each in texts.special)]
+    shown = [*texts.rated, *texts.unrated, *(build.perturb_some(each, chance) for each in texts.special)]
     return [
         TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in target))
         for exchange, target in zip(shown, targets, strict=True)

@@ -43,7 +43,7 @@ class GradedReply:
 def read_written_replies(path: Path = GRADED_REPLIES) -> tuple[GradedReply, ...]:
     """Read the replies of a file: each line is a conversation with replies to it, from cruel to excellent."""
     replies = []
-    key = "ours" if path.name == GRADED_REPLIES.name else path.stem
+    key = "synthetic" if path.name == GRADED_REPLIES.name else path.stem
     for line in _read(path, key).strip().split("\n"):  # some texts hold line breaks of other kinds
         prompt = json.loads(line)
         *earlier, last = prompt["turns"]

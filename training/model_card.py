@@ -1,4 +1,4 @@
-"""Model cards: the recipes that a card records, its caveat, and trials and cards as Markdown."""
+"""Model cards: the recipes that a card records, its figures and caveat, and all of these as Markdown."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,15 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import replacing
 from empathy_judge.data.text import percent, show
 from empathy_judge.judge.onnx_model import CARD, read_card
+from empathy_judge.training.cross_validation import (
+    HELD_OUT,
+    JUDGE,
+    MODEL_APART,
+    SETS_APART,
+    TFIDF,
+    measure_rows,
+)
 from empathy_judge.training.recipe import Recipe, build_recipe
-from empathy_judge.training.trials import HELD_OUT, JUDGE, MODEL_APART, SETS_APART, TFIDF
 
 METRICS = {
     "qwk": "QWK",
@@ -21,7 +28,7 @@ METRICS = {
     "auc_bad": "AUC Bad",
     "log_loss": "log-loss",
 }
-# What a card says beside its figures, unless a file given with --about replaces it.
+# What a card says beside its figures, unless a file given with --card-text replaces it.
 DEFAULT_TEXT: Mapping[str, Any] = {
     "summary": "Estimates the probability that one of its raters would rate a reply Bad, Okay or Good.",
     "licence": "Not stated; the license of the ratings decides.",
@@ -32,6 +39,12 @@ DEFAULT_TEXT: Mapping[str, Any] = {
     ],
 }
 Row = Mapping[str, Any]
+
+
+def describe_evidence(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a card's figures of predictions of held-out data, and its caveat."""
+    evidence = {name: each for name, each in measure_rows(rows).items() if name != "protocol"}
+    return {"caveat": state_caveat(evidence), "evidence": evidence}
 
 
 def state_caveat(evidence: Row) -> str:
@@ -50,16 +63,15 @@ def state_caveat(evidence: Row) -> str:
 
 def read_recorded(path: Path) -> tuple[dict[str, Any], tuple[Recipe, ...]]:
     """Return a card, by its path or its folder's, and the recipes that it records."""
-    place = path / CARD if path.is_dir() else path
-    card = read_card(place.parent)
+    path = path / CARD if path.is_dir() else path
+    card = read_card(path.parent)
     if "provenance" not in card:
         raise UserError(
-            f"{place}: records no digests of its training data, so this judge cannot be rebuilt; train it "
+            f"{path}: records no digests of its training data, so this judge cannot be rebuilt; train it "
             "again with --recipe"
         )
-    recipe = build_recipe(card.get("recipe", {}), place=f"{place}: recipe")
-    teachers = card["provenance"]["teachers"]
-    return card, (recipe, *(build_recipe(table, place=f"{place}: teachers") for table in teachers))
+    tables = [card.get("recipe", {}), *card["provenance"]["teachers"]]
+    return card, tuple(build_recipe(table, f"{path}: recipe") for table in tables)
 
 
 def write_judge_card(folder: Path, card: Row) -> None:
@@ -89,7 +101,7 @@ def write_card(card: Row) -> str:
         named = ", ".join(f"{name} ({facts['items']:,}, {facts['licence']})" for name, facts in sets.items())
         lines += [f"**Also trained on** {named}.", ""]
     for protocol in sorted(card["evidence"], key=lambda name: name != SETS_APART):
-        lines += [f"## {protocol}", "", *trial_lines(card["evidence"][protocol]), ""]
+        lines += [f"## {protocol}", "", *evaluation_lines(card["evidence"][protocol]), ""]
     if change := card["int8"]:
         lines += [
             f"**int8** changes the score by {change['mean_score']:.4f} on average over {change['replies']} "
@@ -101,11 +113,13 @@ def write_card(card: Row) -> str:
     return "\n".join([*lines, "## Limits", "", *(f"- {limit}" for limit in card["limits"]), ""])
 
 
-def trial_lines(evaluation: Row) -> list[str]:
-    """Return the figures of a trial as Markdown tables."""
+def evaluation_lines(evaluation: Row) -> list[str]:
+    """Return the figures of an evaluation as Markdown tables."""
     if evaluation.get("protocol") == HELD_OUT:
         parts = [name for name in evaluation if name != "protocol"]
-        return [line for name in parts for line in (f"## {name}", "", *trial_lines(evaluation[name]), "")]
+        return [
+            line for name in parts for line in (f"## {name}", "", *evaluation_lines(evaluation[name]), "")
+        ]
     if "own_higher" in evaluation:
         return [
             f"Labelled Good: {percent(evaluation['own'])}% of replies under their own prompts, "

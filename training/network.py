@@ -1,6 +1,6 @@
 """The network of a classifier: a pretrained base, a pooled state, and three logits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
+from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
 from empathy_judge.judge.classifier.pretrained import load_pretrained
 from empathy_judge.training.environment import find_base
@@ -20,35 +21,27 @@ from empathy_judge.training.recipe import Recipe
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]
 UNSUPPORTED = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # all others are decoders
-LARGE = 2_000_000  # weights of a linear layer from which merging an adapter would double the work of a step
 PREDICTED_TOKENS = 32_768  # padded tokens of a batch in prediction
 
 
-class LoraLinear(nn.Module):
-    """A frozen linear layer with a trainable LoRA adapter; a few lines, which spare a dependency."""
+def add_lora(base: nn.Module, rank: int, frozen: int) -> nn.Module:
+    """Freeze a decoder and add a trainable LoRA adapter to each linear layer, from the layer `frozen` on."""
+    from peft import LoraConfig, get_peft_model
 
-    def __init__(self, frozen: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.frozen = frozen.requires_grad_(False)
-        self.down = nn.Parameter(torch.randn(rank, frozen.in_features) / frozen.in_features**0.5)
-        self.up = nn.Parameter(torch.zeros(frozen.out_features, rank))
-
-    def forward(self, state: Tensor) -> Tensor:
-        if self.frozen.weight.numel() > LARGE:
-            side = nn.functional.linear(nn.functional.linear(state, self.down), self.up)
-            return self.frozen(state) + 2.0 * side  # type: ignore[no-any-return]
-        # In a small layer one product with the merged weights is faster than two products side by side.
-        return nn.functional.linear(state, self.frozen.weight + 2.0 * (self.up @ self.down), self.frozen.bias)
-
-
-def add_lora(base: nn.Module, rank: int, frozen: int = 0) -> None:
-    """Freeze a base and add a trainable LoRA adapter to each linear layer, from the layer `frozen` on."""
-    base.requires_grad_(False)
-    skipped = {id(part) for layer in list(base.layers)[:frozen] for part in layer.modules()}  # type: ignore[arg-type]
-    for parent in [part for part in base.modules() if id(part) not in skipped]:
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear) and not isinstance(parent, LoraLinear):
-                setattr(parent, name, LoraLinear(child, rank))
+    linear = {name.split(".")[-1] for name, part in base.named_modules() if isinstance(part, nn.Linear)}
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=sorted(linear),
+        layers_to_transform=list(range(frozen, len(base.layers))),  # type: ignore[arg-type]
+        layers_pattern="layers",
+    )
+    with torch.random.fork_rng(devices=()):
+        adapted = get_peft_model(base, config)  # type: ignore[arg-type]
+    for name, weight in adapted.named_parameters():
+        if "lora_A" in name:  # by the width, which fits the recipes' learning rates better than peft's choice
+            weight.data = torch.randn(weight.shape) / weight.shape[1] ** 0.5
+    return adapted
 
 
 class JudgeNetwork(nn.Module):
@@ -143,8 +136,12 @@ def make_network(recipe: Recipe) -> tuple[JudgeNetwork, ReplyTokenizer]:
     # Token embeddings stay frozen: the training texts contain few of them.
     base.get_input_embeddings().requires_grad_(False)
     network = JudgeNetwork(base, is_decoder=tokenizer.is_decoder, dropout=recipe.dropout)
+    if recipe.rank and not tokenizer.is_decoder:
+        raise UserError(
+            f"rank: {recipe.base} is an encoder, and LoRA adapters are for decoders; set rank = 0"
+        )
     if recipe.rank:
-        add_lora(network.base, recipe.rank, recipe.frozen)
+        network.base = add_lora(base, recipe.rank, recipe.frozen)
     return network, tokenizer
 
 
@@ -152,8 +149,24 @@ def save_network(network: JudgeNetwork, path: Path) -> None:
     """Write the trained parameters of a network in half precision; the rest is the base's."""
     from safetensors.torch import save_file
 
-    trained = {name: item for name, item in network.named_parameters() if item.requires_grad}
-    save_file({name: item.detach().half().cpu().contiguous() for name, item in trained.items()}, path)
+    save_file(in_half({name: item for name, item in network.named_parameters() if item.requires_grad}), path)
+
+
+def save_adapter(network: JudgeNetwork, folder: Path) -> None:
+    """Write the LoRA adapter of a network as peft reads it, and its head, both in half precision."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    base: Any = network.base
+    base.peft_config["default"].inference_mode = True
+    base.peft_config["default"].save_pretrained(folder)
+    save_file(in_half(get_peft_model_state_dict(base)), folder / ADAPTER)
+    save_file(in_half(network.head.state_dict()), folder / HEAD)
+
+
+def in_half(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights in half precision on the CPU."""
+    return {name: item.detach().half().cpu().contiguous() for name, item in weights.items()}
 
 
 def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, ReplyTokenizer]:

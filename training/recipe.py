@@ -14,6 +14,12 @@ from empathy_judge.training.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parent / "recipes"
 STUDY = "study"  # among the sets, with the weight 0: no training reads the ratings given with it
+RENAMED = {
+    "ours": "synthetic",
+    "misfits": "wrong_prompt",
+    "pieces": "sentence_dropout",
+    "mixtures": "joined_replies",
+}
 
 
 def _check_set(name: str) -> str:
@@ -26,7 +32,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Amount = Annotated[float, Field(strict=True, ge=0)]
 AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
 SetWeights = Mapping[Annotated[str, AfterValidator(_check_set)], Amount]
-NetworkData = Literal["all", "sets", "ours", "labels"]
+NetworkData = Literal["all", "sets", "synthetic", "labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +58,23 @@ class Recipe:
     severity: Amount = 0.0  # prior standard deviation of a rater's severity; 0 leaves the effect out
     sets: SetWeights = field(default_factory=dict)  # other rated sets, and the weight of an item
     replies: Count = 3  # of a rated conversation that are read in an epoch
-    ours: Amount = 0.0  # the weight of a graded reply (`graded_replies.jsonl`) beside a label's 1
+    synthetic: Amount = 0.0  # the weight of a graded reply (`graded_replies.jsonl`) beside a label's 1
     constants: Count = 0  # constant replies (`constant_replies.jsonl`) in an epoch, under any prompt
     grades: Amount = 0.0  # the weight of a language model's grade of a rated reply
-    misfits: Amount = 0.0  # fraction of replies also shown under another prompt, where they must score lower
+    wrong_prompt: Amount = 0.0  # fraction of replies also shown under another prompt, where they score lower
     sharpness: Amount = 1.0  # factor on the logits before the level is matched; 0 leaves both as trained
     # The recipes, by name or path, of the judges that this one is distilled from: the mean of their
     # log-probabilities.
     teachers: Sequence[str] = field(default_factory=list)
     teacher_weight: Amount = 0.8  # weight of the teachers' probabilities against a rating of the same reply
     length: Amount = 0.0  # shift of the teachers' logit of Good for every e-fold of words
-    texts: Count = 0  # unrated replies of rated conversations, and of --texts, that the teachers label
-    shuffled: Count = 0  # replies under other prompts that the teachers label
-    pieces: Count = 0  # replies with a sentence left out that the teachers label
-    mixtures: Count = 0  # replies to one prompt joined into a long one that the teachers label
+    # What the teachers label besides the rated replies:
+    texts: Count = 0  # unrated replies of rated conversations, and of --texts
+    shuffled: Count = 0  # replies under other prompts
+    sentence_dropout: Count = 0  # replies with a sentence left out
+    joined_replies: Count = 0  # replies to one prompt joined into a long one
     # Networks whose probabilities are averaged, each named by its data beside the crowd study's labels:
-    # "sets" other rated sets, "ours" graded replies, "all" both, each with grades; "labels" nothing else.
+    # "sets" other rated sets, "synthetic" graded replies, "all" both, each with grades; "labels" no other.
     # With teachers all learn the teachers' probabilities.
     networks: Annotated[Sequence[NetworkData], Field(min_length=1)] = field(default_factory=lambda: ["all"])
     seed: Count = 0
@@ -87,9 +94,11 @@ def read_recipe(name: str) -> Recipe:
     if not path.exists():
         known = ", ".join(sorted(item.stem for item in RECIPES.glob("*.toml")))
         raise UserError(f"unknown recipe {name!r}; known: {known}, or the path of a .toml file")
-    return build_recipe(read_toml(path), place=str(path))
+    return build_recipe(read_toml(path), str(path))
 
 
-def build_recipe(table: Mapping[str, Any], *, place: str) -> Recipe:
+def build_recipe(table: Mapping[str, Any], path: str) -> Recipe:
     """Build a recipe from plain values; refuse unknown keys and values of another type."""
-    return validate(Recipe, dict(table), place)
+    if old := next((key for key in RENAMED if key in table), None):
+        raise UserError(f"{path}: the key {old} is called {RENAMED[old]} now")
+    return validate(Recipe, dict(table), path)

@@ -60,7 +60,7 @@ class TrainingData:
             digests[name] = digest_items(item for item in self.items if item.set == name)
         if self.texts:
             digests["texts"] = _digest(text.content_digest for text in self.texts)
-        if any(recipe.ours for recipe in recipes):
+        if any(recipe.synthetic for recipe in recipes):
             digests["graded replies"] = _digest(
                 f"{reply.exchange.content_digest} {reply.score}" for reply in read_graded_replies()
             )
@@ -76,7 +76,7 @@ class TrainingData:
         ratings = () if STUDY in self.evaluated else self.ratings
         shares = np.mean([rated.target for rated in ratings], axis=0) if ratings else ()
         own = {}
-        if any(recipe.ours for recipe in recipes):
+        if any(recipe.synthetic for recipe in recipes):
             own = {"graded replies": len(read_graded_replies()), "constants": len(read_constant_replies())}
         return {
             "ratings": len(ratings),

@@ -26,8 +26,8 @@ from empathy_judge.data.records import GOOD_ABOVE, Exchange, Judgment, Rating, T
 from empathy_judge.data.text import percent, show
 from empathy_judge.judge.base import JUDGES, option_types
 from empathy_judge.judge.llm.endpoint import Endpoint
+from empathy_judge.training.cross_validation import SETS_APART, read_rows
 from empathy_judge.training.held_out import expected_scores
-from empathy_judge.training.trials import SETS_APART, read_rows
 from filling.figures import JUDGE, card, evaluation
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"

@@ -26,6 +26,8 @@ class PublishedBase:
         from huggingface_hub import try_to_load_from_cache
 
         download = f"run `hf download {self.repository} {self.file}`"
+        if not self.repository:  # the adapter was trained on a base of one's own
+            given, download = given or ".", f"set `base` to the folder with the {self.file} it was trained on"
         if given:
             path = Path(given, self.file) if Path(given).is_dir() else Path(given)
             if not path.is_file():

@@ -26,7 +26,7 @@ from empathy_judge.data.importers import import_source
 from empathy_judge.data.records import LABELS
 from empathy_judge.judge.base import WEIGHTS
 from empathy_judge.judge.onnx_model import CARD
-from empathy_judge.training.trials import JUDGE, MODEL_APART, SETS_APART
+from empathy_judge.training.cross_validation import JUDGE, MODEL_APART, SETS_APART
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"

@@ -28,11 +28,11 @@ from empathy_judge.training.examples import (
     UNSUITED,
     TrainingExample,
     add_grades,
-    add_misfits,
+    add_wrong_prompts,
     drop_sentences,
-    examples_from_graded_replies,
-    examples_from_ratings,
-    examples_from_sets,
+    from_graded_replies,
+    from_ratings,
+    from_sets,
     grades_to_labels,
     join_replies,
     put_constants,
@@ -118,7 +118,7 @@ def rated(name: str, number: int, rating: float, *, rater: str | None = None, re
 def test_ratings_of_a_set_are_standardized_and_a_set_without_weight_is_not_used() -> None:
     items = [rated("epitome", n, rating) for n, rating in enumerate((0, 0, 6, 6))]
     items += [rated("dstc9", 9, 4.0), rated("ieval", 8, 1.0)]
-    examples = examples_from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
+    examples = from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
     assert [(each.set, each.value, each.weight) for each in examples] == [
         *(("epitome", value, 0.5) for value in (-1.0, -1.0, 1.0, 1.0)),
         ("dstc9", 0.0, 0.3),
@@ -131,7 +131,7 @@ def test_a_raters_mean_is_removed_where_one_rated_several_items() -> None:
     harsh = [rated("ieval", 4 + n, 0.0 + n, rater="harsh") for n in range(4)]
     few = [rated("ieval", 8 + n, 5.0, rater="few") for n in range(2)]
     items = [*mild, *harsh, *few]
-    examples = examples_from_sets(items, {"ieval": 1.0}, replies=1, chance=random.Random(0))
+    examples = from_sets(items, {"ieval": 1.0}, replies=1, chance=random.Random(0))
     values = [each.value for each in examples]
     assert values[:4] == pytest.approx(values[4:8])
     assert values[:4] == sorted(values[:4]) and sum(values[:4]) == pytest.approx(0)
@@ -140,7 +140,7 @@ def test_a_raters_mean_is_removed_where_one_rated_several_items() -> None:
 
 def test_replies_of_a_conversation_are_sampled_anew_each_epoch() -> None:
     chance, items = random.Random(0), [rated("esconv", 0, 1.0, replies=6), rated("esconv", 1, 2.0)]
-    epochs = [examples_from_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
+    epochs = [from_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
     drawn = Counter(exchange.id for epoch in epochs for exchange in epoch[0].exchanges)
     assert all([len(set(e.id for e in each.exchanges)) for each in epoch] == [2, 1] for epoch in epochs)
     assert set(drawn) == {reply.id for reply in items[0].exchanges}
@@ -149,15 +149,15 @@ def test_replies_of_a_conversation_are_sampled_anew_each_epoch() -> None:
 
 def test_graded_replies_are_drawn_anew_each_epoch_with_their_scores() -> None:
     chance, replies = random.Random(0), read_graded_replies()
-    assert examples_from_graded_replies(0.0, chance) == []
-    examples = examples_from_graded_replies(0.4, chance)
+    assert from_graded_replies(0.0, chance) == []
+    examples = from_graded_replies(0.4, chance)
     assert len(examples) == round(GRADED_FRACTION * len(replies))
     scores = {reply.exchange.id: reply.score for reply in replies}
     for example in examples:
-        assert (example.set, example.weight) == ("ours", 0.4)
+        assert (example.set, example.weight) == ("synthetic", 0.4)
         identity = example.exchanges[0].id.partition("[")[0].rstrip()
         assert MIDDLE + SPREAD * example.value == pytest.approx(scores[identity])
-    assert examples_from_graded_replies(0.4, chance)[0] != examples[0]
+    assert from_graded_replies(0.4, chance)[0] != examples[0]
     # Nothing of the test half, and no perturbation of a test family.
     shown = [exchange for example in examples for exchange in example.exchanges]
     tested = read_replies("test")
@@ -180,15 +180,15 @@ def test_the_graded_data_files_are_complete() -> None:
 
 
 def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"missing.*train from the repository.*ours = 0"):
+    with pytest.raises(UserError, match=r"missing.*train from the repository.*synthetic = 0"):
         read_written_replies(tmp_path / "graded_replies.jsonl")
 
 
 def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     graded, other = EXCHANGES
-    monkeypatch.setattr("empathy_judge.training.examples.read_grades", lambda: {graded.content_digest: 80})
+    monkeypatch.setattr("empathy_judge.training.graded_replies.read_grades", lambda: {graded.content_digest: 80})
     ratings = [RatedExchange(exchange=each, target=(0, 0, 1), rater="r") for each in (graded, other)]
-    first, second = add_grades(examples_from_ratings(ratings))
+    first, second = add_grades(from_ratings(ratings))
     assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)
 
 
@@ -198,21 +198,23 @@ def test_a_misfit_is_the_same_reply_under_another_prompt_of_its_set() -> None:
         for n in range(40)
     ]
     items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt: no misfit
-    examples = examples_from_ratings(ratings)
-    examples += examples_from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
-    assert add_misfits(examples, 0.0, random.Random(0)) == examples
-    for example in add_misfits(examples, 1.0, random.Random(0)):
-        own, misfit = example.exchanges[0], example.misfit
+    examples = from_ratings(ratings)
+    examples += from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
+    assert add_wrong_prompts(examples, 0.0, random.Random(0)) == examples
+    for example in add_wrong_prompts(examples, 1.0, random.Random(0)):
+        own, misfit = example.exchanges[0], example.wrong_prompt
         assert (misfit is None) == (example.set == "epitome")
         if misfit:
             assert misfit.response == own.response
             assert misfit.prompt != own.prompt and misfit.prompt.startswith("p")
-    halved = add_misfits(examples, 0.5, random.Random(0))
-    assert 10 < sum(example.misfit is not None for example in halved) < 32
+    halved = add_wrong_prompts(examples, 0.5, random.Random(0))
+    assert 10 < sum(example.wrong_prompt is not None for example in halved) < 32
 
 
 def test_without_labels_grades_become_label_probabilities() -> None:
-    examples = [TrainingExample(exchanges=(WHOLE,), set="ours", value=value) for value in (-1.5, 0.0, 1.5)]
+    examples = [
+        TrainingExample(exchanges=(WHOLE,), set="synthetic", value=value) for value in (-1.5, 0.0, 1.5)
+    ]
     other = TrainingExample(exchanges=(WHOLE,), set="ieval", value=1.0)
     bad, okay, good, same = grades_to_labels([*examples, other])
     assert same == other and not any(each.set for each in (bad, okay, good))
@@ -278,7 +280,7 @@ def test_digests_name_each_data_set_and_do_not_depend_on_the_order(
 ) -> None:
     digests = corpus.digests([Recipe()])
     assert list(digests) == ["ratings", "epitome", "ieval"]
-    assert list(corpus.digests([Recipe(), Recipe(ours=0.5, grades=1.0)]))[3:] == [
+    assert list(corpus.digests([Recipe(), Recipe(synthetic=0.5, grades=1.0)]))[3:] == [
         "graded replies",
         "constant replies",
         "perturbations",

@@ -86,7 +86,7 @@ def test_training_refuses_external_sets_which_can_be_read(tmp_path):
     assert (empo[9].rating, empo[9].cluster, empo[9].system) == (83.5, "1", "m4")
     for name in EXTERNAL_SETS:
         with pytest.raises(UserError, match=f"unknown set '{name}'"):
-            build_recipe({"sets": {name: 1.0}}, place="recipe")
+            build_recipe({"sets": {name: 1.0}}, "recipe")
 
 
 def test_the_experts_word_is_the_rating_and_others_stand_beside_it():

@@ -11,11 +11,11 @@ from scipy.stats import spearmanr
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.training.cross_validation import measure_rows, read_rows
 from empathy_judge.training.environment import BASES, PUBLISHED_BASES
 from empathy_judge.training.rated_sets import RATED_SETS, read_rated_set
 from empathy_judge.training.recipe import RECIPES, STUDY, Recipe, build_recipe, lineage, read_recipe
 from empathy_judge.training.training_data import TrainingData
-from empathy_judge.training.trials import measure_trial, read_rows
 
 OPEN_JUDGE = Path(__file__).parents[2] / "docs" / "figures" / "open-judge"
 APACHE = ("smollm2", "qwen2.5-coder-1.5b")  # bases that their publishers offer under Apache-2.0
@@ -59,7 +59,7 @@ def test_a_teacher_with_teachers_is_refused(tmp_path: Path) -> None:
         ("dropout = '0.1'", "dropout: input should be a valid number"),
         ("dropout = nan", "dropout: input should be a finite number"),
         ("networks = []", "networks: value should have at least 1 item"),
-        ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'ours' or 'labels'"),
+        ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'synthetic' or 'labels'"),
         ("epochs = ", r"not TOML"),
         ("\x00", r"not TOML"),
     ],
@@ -106,7 +106,7 @@ def test_the_open_recipe_learns_only_from_what_companies_may_use(
 def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> None:
     card = json.loads((OPEN_JUDGE / "card.json").read_text(encoding="utf-8"))
     (recipe,) = lineage(read_recipe("open"))
-    assert build_recipe(card["recipe"], place="card") == recipe
+    assert build_recipe(card["recipe"], "card") == recipe
     own = [item for name in ("scenes", "chats") for item in read_rated_set(name, Path())]
     described = TrainingData(items=own).describe([recipe])["sets"]
     assert card["trained_on"]["sets"].pop("ieval")["licence"] == "CC BY"
@@ -114,7 +114,7 @@ def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> 
     digests = TrainingData(items=own).digests([recipe])
     assert {name: card["provenance"]["digests"][name] for name in digests} == digests
     assert set(card["provenance"]["digests"]) - set(digests) == {"ieval"}
-    again = measure_trial(read_rows(OPEN_JUDGE))
+    again = measure_rows(read_rows(OPEN_JUDGE))
     assert {name: again[name] for name in card["evidence"]} == card["evidence"]
 
 

@@ -12,10 +12,17 @@ from scipy.special import softmax
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
+from empathy_judge.training.cross_validation import (
+    BASELINES,
+    PARTS,
+    Split,
+    fit_length,
+    split_evaluated,
+    split_parts,
+)
 from empathy_judge.training.rated_sets import read_rated_set
 from empathy_judge.training.recipe import STUDY, Recipe
 from empathy_judge.training.training_data import TrainingData
-from empathy_judge.training.trials import BASELINES, PARTS, Split, fit_length, split_evaluated, split_parts
 
 
 def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(

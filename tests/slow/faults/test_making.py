@@ -33,7 +33,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", ["train", "train --protocol held-out", "train, encoder"])
+@pytest.mark.parametrize("name", ["train", "train --cross-validate", "train, encoder"])
 def test_a_training_killed_at_any_step_makes_the_same_judge(
     name: str,
     nursery: Nursery,

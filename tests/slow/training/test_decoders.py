@@ -13,7 +13,7 @@ import torch
 from repository import SAMPLES
 from safetensors.numpy import load_file
 
-import training.export
+import empathy_judge.training.export as onnx_export
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
@@ -26,7 +26,7 @@ from empathy_judge.training.network import TrainedNetworks, load_network, make_n
 from empathy_judge.training.recipe import Recipe
 from empathy_judge.training.training_data import TrainingData
 
-TEXT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": [], "caveat": "not measured"}
+TEXT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": []}
 
 
 def said_by(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
@@ -45,7 +45,7 @@ def decoder(tiny_recipe: Recipe, tiny_decoder: Path) -> Recipe:
 def test_what_is_made_says_what_was_trained(
     tmp_path: Path, examples: list[RatedExchange], decoder: Recipe
 ) -> None:
-    make_judge(TrainingData(ratings=examples), [decoder], tmp_path, text=TEXT, evidence={})
+    make_judge(TrainingData(ratings=examples), [decoder], tmp_path, text=TEXT)
     card = json.loads((tmp_path / CARD).read_text())
     assert card["int8"]["replies"] == 120
     assert card["int8"]["largest_probability"] < 0.02
@@ -57,7 +57,7 @@ def test_adapters_are_saved_without_their_base(tmp_path: Path, decoder: Recipe) 
     recipe, path = replace(decoder, rank=2), tmp_path / "network.safetensors"
     network, tokenizer = make_network(recipe)
     save_network(network, path)
-    assert not any("frozen" in name or "embed" in name for name in load_file(path))
+    assert all("lora_" in name or name.startswith("head.") for name in load_file(path))
     reply = [Exchange(id="1", prompt="rain", response="hug")]
     before, after = (
         TrainedNetworks([each], tokenizer).predict(reply) for each in (network, load_network(recipe, path)[0])
@@ -65,12 +65,9 @@ def test_adapters_are_saved_without_their_base(tmp_path: Path, decoder: Recipe) 
     assert np.abs(after - before).max() < 1e-3  # saved in half precision
 
 
-def test_adapters_two_networks_and_too_large_files_are_refused(
+def test_two_networks_and_too_large_files_are_refused(
     tmp_path: Path, decoder: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match="LoRA adapters are teachers only; set rank = 0"):
-        make_judge(TrainingData(), [replace(decoder, rank=2)], tmp_path / "new", text=TEXT, evidence={})
-    assert not (tmp_path / "new").exists()
     network, tokenizer = make_network(decoder)
     reply = [Exchange(id="1", prompt="rain", response="hug")]
     with pytest.raises(UserError, match="a decoder is exported as one network"):
@@ -78,13 +75,13 @@ def test_adapters_two_networks_and_too_large_files_are_refused(
     base: Any = network.base
     width = base.config.hidden_size
     base.embed_tokens = torch.nn.Embedding(25_000 // width, width)  # more than its graph takes
-    monkeypatch.setattr(training.export, "MAX_FILE_SIZE", 30_000)
-    names = training.export.write_decoder(network, tokenizer, tmp_path / "many")
+    monkeypatch.setattr(onnx_export, "MAX_FILE_SIZE", 30_000)
+    names = onnx_export.write_decoder(network, tokenizer, tmp_path / "many")
     assert {"weights-0.bin", "weights-1.bin"} <= set(names)
     assert all((tmp_path / "many" / name).stat().st_size <= 30_000 for name in names)
-    monkeypatch.setattr(training.export, "MAX_FILE_SIZE", 1_000)
+    monkeypatch.setattr(onnx_export, "MAX_FILE_SIZE", 1_000)
     with pytest.raises(UserError, match="would have more than 1,000 bytes"):
-        training.export.write_decoder(network, tokenizer, tmp_path / "none")
+        onnx_export.write_decoder(network, tokenizer, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

@@ -14,16 +14,16 @@ import torch
 from made_sets import COLD, WARM, speak
 from sklearn.metrics import roc_auc_score
 
-import training.fine_tune
+import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.training.examples import (
     GRADES,
-    OURS,
+    SYNTHETIC,
     TrainingExample,
-    examples_from_ratings,
-    examples_from_sets,
+    from_ratings,
+    from_sets,
 )
 from empathy_judge.training.fine_tune import (
     RatingEffects,
@@ -55,7 +55,7 @@ def unseen(examples: list[RatedExchange]) -> list[Exchange]:
 
 @pytest.fixture(scope="module")
 def trained(seen: list[RatedExchange], tiny_recipe: Recipe) -> TrainedNetworks:
-    return fine_tune(give(examples_from_ratings(seen)), tiny_recipe)
+    return fine_tune(give(from_ratings(seen)), tiny_recipe)
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[RatingEffects]:
             super().__init__(*arguments)
             effects.append(self)
 
-    monkeypatch.setattr(training.fine_tune, "RatingEffects", Kept)
+    monkeypatch.setattr(fine_tuning, "RatingEffects", Kept)
     return effects
 
 
-def give(shown: Sequence[TrainingExample]) -> training.fine_tune.MakeExamples:
+def give(shown: Sequence[TrainingExample]) -> fine_tuning.MakeExamples:
     """The same shown in every epoch."""
     return lambda learnt_from, chance: list(shown)
 
@@ -111,26 +111,27 @@ def test_lora_adapters_learn_it_too_and_the_base_stays_frozen(
     seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
 ) -> None:
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=4)
-    trained = fine_tune(give(examples_from_ratings(seen)), recipe)
+    trained = fine_tune(give(from_ratings(seen)), recipe)
     assert min(auc(trained, unseen)) > 0.9
     (network,) = trained.networks
     before = dict(load_base(str(tiny_decoder))[0].named_parameters())
     frozen = 0
     for name, parameter in network.base.named_parameters():
-        if name.endswith((".down", ".up")):
+        if ".lora_" in name:
             assert parameter.requires_grad
             assert parameter.abs().sum() > 0
         else:
             frozen += 1
             assert not parameter.requires_grad
-            assert torch.equal(parameter, before[name.replace(".frozen.", ".")])
+            own = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+            assert torch.equal(parameter, before[own])
     assert frozen == len(before)
 
 
 def test_the_same_seed_gives_the_same_judge_and_two_networks_are_averaged(
     seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe
 ) -> None:
-    shown = give(examples_from_ratings(seen))
+    shown = give(from_ratings(seen))
     first, again, other = (fine_tune(shown, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1))
     both = fine_tune(shown, replace(brief, networks=["all", "all"]))
     assert np.array_equal(first, again)
@@ -144,7 +145,7 @@ def test_a_prediction_does_not_depend_on_padding(
     seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe, tiny_decoder: Path, is_decoder: bool
 ) -> None:
     recipe = replace(brief, base=str(tiny_decoder)) if is_decoder else brief
-    trained = fine_tune(give(examples_from_ratings(seen)), recipe)
+    trained = fine_tune(give(from_ratings(seen)), recipe)
     long = replace(unseen[0], response="word1 " * 150)
     together = trained.predict([*unseen, long])
     alone = trained.predict([*unseen, long], batch_size=1)
@@ -176,7 +177,7 @@ def test_severe_raters_are_found(
         )
         for example in examples
     ]
-    fine_tune(give(examples_from_ratings(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
+    fine_tune(give(from_ratings(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
     (effects,) = kept
     for model in ("ada", "bea/2", "cyd"):
         severity = effects.severity.tolist()
@@ -196,8 +197,8 @@ def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
     for number, example in enumerate(seen):
         exchange = replace(example.exchange, id=str(number), response=speak(number % 3, chance))
         items.append(RatedItem("ieval", (exchange,), 5.0 - number % 3, None, "human", str(number)))
-    others = examples_from_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
-    trained = fine_tune(give([*examples_from_ratings(seen), *others]), tiny_recipe)
+    others = from_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
+    trained = fine_tune(give([*from_ratings(seen), *others]), tiny_recipe)
     (effects,) = kept
     assert float(effects.log_scale.detach()[effects.sets["ieval"]]) < -0.7, "its scale approaches 0"
     assert min(auc(trained, unseen)) > 0.9
@@ -217,7 +218,7 @@ def test_length_is_favored_by_its_logarithm(by: float) -> None:
 
 
 def test_matching_the_level_meets_the_shares(seen: list[RatedExchange], brief: Recipe) -> None:
-    before = fine_tune(give(examples_from_ratings(seen)), brief)
+    before = fine_tune(give(from_ratings(seen)), brief)
     exchanges = [example.exchange for example in seen]
     shares = np.mean([example.target for example in seen], axis=0)
     spread = contrast(before.predict(exchanges))
@@ -235,14 +236,14 @@ def test_teachers_move_ratings_and_label_other_replies(
     texts = [replace(exchange, response=f"{exchange.response}. hug. word3.") for exchange in unseen]
     corpus = replace(corpus, texts=texts)
     recipe = Recipe(
-        teachers=["a", "b"], teacher_weight=0.75, length=0.2, texts=90, shuffled=7, constants=4, pieces=5,
-        mixtures=3,
+        teachers=["a", "b"], teacher_weight=0.75, length=0.2, texts=90, shuffled=7, constants=4,
+        sentence_dropout=5, joined_replies=3,
     )  # fmt: skip
     chosen = distillation_texts(corpus, recipe)
     rated, usual = len(corpus.ratings), len(corpus.ratings) + 90 + 5 + 3
     assert [len(part) for part in (chosen.rated, chosen.unrated, chosen.special)] == [rated, 98, 11]
     assert chosen == distillation_texts(corpus, recipe), "the same in every run"
-    other = fine_tune(give(examples_from_ratings(corpus.ratings[:20])), brief)
+    other = fine_tune(give(from_ratings(corpus.ratings[:20])), brief)
     targets = predict_targets([trained, other], chosen)
     both = np.sqrt(trained.predict(chosen.all()) * other.predict(chosen.all()))
     both /= both.sum(axis=1, keepdims=True)
@@ -273,7 +274,7 @@ def test_a_reply_learns_to_score_lower_under_another_prompt(tiny_recipe: Recipe,
         )
         for n, word in enumerate(("word8", "word9") * 60)
     ]
-    recipe = replace(tiny_recipe, base=str(tiny_decoder), misfits=1.0, epochs=12, sharpness=0.0)
+    recipe = replace(tiny_recipe, base=str(tiny_decoder), wrong_prompt=1.0, epochs=12, sharpness=0.0)
     judge = train_judge(TrainingData(ratings=ratings), [recipe])
     swapped = {"word8": "word9", "word9": "word8"}
     own = [rated.exchange for rated in ratings[:40]]
@@ -296,23 +297,25 @@ def test_each_network_uses_the_data_that_its_recipe_names(
         raise StopIteration
 
     monkeypatch.setattr("empathy_judge.training.fine_tune.fine_tune", fine_tune)
-    monkeypatch.setattr("empathy_judge.training.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
+    monkeypatch.setattr("empathy_judge.training.graded_replies.read_grades", lambda: dict.fromkeys(graded, 50.0))
     graded = [example.exchange.content_digest for example in seen]
-    recipe = replace(lineage(taught_recipe)[1], networks=list(get_args(NetworkData)), ours=0.5, grades=1.0)
+    recipe = replace(
+        lineage(taught_recipe)[1], networks=list(get_args(NetworkData)), synthetic=0.5, grades=1.0
+    )
     with pytest.raises(StopIteration):
         train_judge(replace(corpus, ratings=seen), [recipe])
     sets = {item.set for item in corpus.items if recipe.sets.get(item.set)}
     assert sets
     assert used_by == {
-        "all": {"", GRADES, OURS, *sets},
+        "all": {"", GRADES, SYNTHETIC, *sets},
         "sets": {"", GRADES, *sets},
-        "ours": {"", GRADES, OURS},
+        "synthetic": {"", GRADES, SYNTHETIC},
         "labels": {""},
     }
     used_by.clear()
     with pytest.raises(StopIteration):
         train_judge(replace(corpus, ratings=[]), [recipe])
-    assert list(used_by) == ["all", "sets", "ours"], "without ratings there are no labels"
+    assert list(used_by) == ["all", "sets", "synthetic"], "without ratings there are no labels"
 
 
 def test_no_data_and_unreadable_bases_are_refused(

@@ -9,7 +9,6 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from repository import SAMPLES
-from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2Model
 
 from empathy_judge.commands import main as cli
@@ -19,16 +18,17 @@ from empathy_judge.data.storage import digest_file
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.base import WEIGHTS
 from empathy_judge.judge.classifier.judge import ClassifierJudge
-from empathy_judge.judge.classifier.large_judge import AdaptedNetwork, LargeJudge
+from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, AdaptedNetwork, LargeJudge
 from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
 from empathy_judge.judge.onnx_model import CARD
 from empathy_judge.judge.scoring import ScoringRequest, score_file
-from empathy_judge.training.export_adapter import write_adapter
+from empathy_judge.training.make import hash_files
 from empathy_judge.training.network import (
     JudgeNetwork,
     TrainedNetworks,
     load_network,
     make_network,
+    save_adapter,
     save_network,
 )
 from empathy_judge.training.recipe import Recipe
@@ -40,9 +40,10 @@ def score(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["score", str(RESPONSES), *map(str, arguments)])
 
 
-def write_judge(folder: Path, base: PublishedBase) -> None:
-    card = {"files": write_adapter(folder / "network", folder), "caveat": "", "base": asdict(base)}
-    (folder / CARD).write_text(json.dumps(card))
+def write_judge(network: JudgeNetwork, folder: Path, base: PublishedBase) -> None:
+    save_adapter(network, folder)
+    files = hash_files(folder, (ADAPTER, SETTINGS, HEAD))
+    (folder / CARD).write_text(json.dumps({"files": files, "caveat": "", "base": asdict(base)}))
 
 
 @pytest.fixture
@@ -57,14 +58,14 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedNetworks:
     recipe = Recipe(base=str(tmp_path / "base"), rank=4, frozen=2)
     network, _ = make_network(recipe)
     for name, weights in network.named_parameters():
-        if name.endswith((".up", "head.weight")):
+        if "lora_B" in name or name == "head.weight":
             torch.nn.init.normal_(weights, std=0.2)
     Path("judge").mkdir()
-    save_network(network, Path("judge/network"))
     digest = digest_file(Path("base/model.safetensors"))
-    write_judge(Path("judge"), PublishedBase("toy/base", "model.safetensors", digest))
+    write_judge(network, Path("judge"), PublishedBase("toy/base", "model.safetensors", digest))
+    save_network(network, Path("network"))
     Path("large.toml").write_text('kind = "classifier-large"\nweights = "judge"\nbase = "base"\n')
-    network, tokenizer = load_network(recipe, Path("judge/network"))
+    network, tokenizer = load_network(recipe, Path("network"))
     return TrainedNetworks([network], tokenizer)
 
 
@@ -115,14 +116,14 @@ def test_the_published_base_is_read_with_its_tokenizer(tmp_path: Path) -> None:
         base.find()
     except UserError as error:
         pytest.skip(str(error))
-    torch.manual_seed(1)
-    shapes = {"base.layers.27.mlp.up_proj.down": (2, 1536), "base.layers.27.mlp.up_proj.up": (8960, 2)}
-    shapes |= {"head.weight": (3, 1536), "head.bias": (3,)}
-    save_file({name: torch.randn(shape) / 9 for name, shape in shapes.items()}, tmp_path / "network")
-    write_judge(tmp_path, base)
-    judge = LargeJudge(weights=str(tmp_path), device="cpu")
-    network = JudgeNetwork(judge.decoder.network, is_decoder=True, dropout=0.0)  # a second copy takes 6 GB
-    network.head.load_state_dict(load_file(tmp_path / "head.safetensors"))
+    network, tokenizer = make_network(Recipe(base="qwen2.5-coder-1.5b", rank=2, frozen=27))
+    for name, weights in network.named_parameters():
+        if "lora_B" in name or name == "head.weight":
+            torch.nn.init.normal_(weights, std=0.1)
+    write_judge(network, tmp_path, base)
     exchange = Exchange(id="1", prompt="I lost my job.", response="I am so sorry. How are you?")
-    trained = TrainedNetworks([network], judge.tokenizer)
-    assert judge.predict(exchange) == pytest.approx(trained.predict([exchange])[0], abs=1e-4)
+    expected = TrainedNetworks([network], tokenizer).predict([exchange])[0]
+    del network  # a second copy takes 6 GB
+    assert LargeJudge(weights=str(tmp_path), device="cpu").predict(exchange) == pytest.approx(
+        expected, abs=1e-3
+    )

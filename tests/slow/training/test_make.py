@@ -12,7 +12,7 @@ import pytest
 import torch
 from click.testing import Result
 
-import training.make
+import empathy_judge.training.make as making
 from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.judge import ClassifierJudge
@@ -20,12 +20,12 @@ from empathy_judge.judge.classifier.preprocessing import normalize, write_contex
 from empathy_judge.judge.onnx_model import CARD, read_card
 from empathy_judge.training.export import SingleExchangeModel
 from empathy_judge.training.make import make_judge
-from empathy_judge.training.model_card import DEFAULT_TEXT, state_caveat
+from empathy_judge.training.model_card import DEFAULT_TEXT
 from empathy_judge.training.network import TrainedNetworks, load_base, load_network, make_network, pad_tokens
 from empathy_judge.training.recipe import Recipe, lineage
 from empathy_judge.training.training_data import TrainingData
 
-TEXT = {"name": "mine", **DEFAULT_TEXT, "caveat": state_caveat({})}
+TEXT = {"name": "mine", **DEFAULT_TEXT}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_int8_stays_close_to_the_network(
     assert stated["replies"] == len(exchanges) == 120
     assert np.abs(change).max() == pytest.approx(stated["largest_probability"], abs=1e-3)
     assert np.abs(change @ [1, 2, 3]).mean() == pytest.approx(stated["mean_score"], abs=1e-3)
-    assert stated["mean_score"] <= training.make.MAX_INT8_CHANGE
+    assert stated["mean_score"] <= making.MAX_INT8_CHANGE
     assert np.abs(change.mean(axis=0)).max() < 1e-3, "the level is restored"
 
 
@@ -72,11 +72,11 @@ def test_a_judge_is_not_trained_again_and_stays_in_full_precision_where_int8_cos
 ) -> None:
     folder = tmp_path / "judge"
     shutil.copytree(made_judge[0], folder)
-    monkeypatch.setattr(training.make, "MAX_INT8_CHANGE", -1.0)
-    monkeypatch.setattr(training.make, "train_judge", None)
+    monkeypatch.setattr(making, "MAX_INT8_CHANGE", -1.0)
+    monkeypatch.setattr(making.fine_tune, "train_judge", None)
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
-        card = make_judge(TrainingData(ratings=examples), [tiny_recipe], folder, text=TEXT, evidence={})
+        card = make_judge(TrainingData(ratings=examples), [tiny_recipe], folder, text=TEXT)
     assert card["int8"] == {}
     assert card["caveat"].endswith("was not measured.")
     assert predicted(folder, exchanges) == pytest.approx(saved.predict(exchanges), abs=1e-4)
@@ -102,7 +102,7 @@ def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(
     taught_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    train, calls, exported = training.make.train_judge, [], []
+    train, calls, exported = making.fine_tune.train_judge, [], []
 
     def counted(data: TrainingData, recipes: Any, **options: Any) -> TrainedNetworks:
         calls.append("first" if options["targets"] is None else "student")
@@ -112,24 +112,24 @@ def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(
         exported.append(trained)
         return {"files": {}, "int8": {}}
 
-    monkeypatch.setattr(training.make, "train_judge", counted)
-    monkeypatch.setattr(training.make, "export", export)
+    monkeypatch.setattr(making.fine_tune, "train_judge", counted)
+    monkeypatch.setattr(making, "export", export)
     data = TrainingData(ratings=examples[:32])
     recipes = lineage(replace(taught_recipe, epochs=1))
     for _ in range(2):
-        make_judge(data, recipes, tmp_path / "taught", text=TEXT, evidence={})
+        make_judge(data, recipes, tmp_path / "taught", text=TEXT)
     assert calls == ["first", "student"]
     (tmp_path / "taught" / "network-0.safetensors").unlink()
-    make_judge(data, recipes, tmp_path / "taught", text=TEXT, evidence={})
+    make_judge(data, recipes, tmp_path / "taught", text=TEXT)
     assert calls == ["first", "student", "student"]
     (tmp_path / "taught" / "network-0.safetensors").unlink()
     shutil.rmtree(tmp_path / "taught" / "teacher-0")
-    make_judge(data, recipes, tmp_path / "taught", text=TEXT, evidence={})
+    make_judge(data, recipes, tmp_path / "taught", text=TEXT)
     assert calls[3:] == ["student"], "the teachers' probabilities are enough"
     first, again, rebuilt, _ = (each.predict([examples[0].exchange]) for each in exported)
     assert np.array_equal(first, again) and np.array_equal(first, rebuilt)
     # Without the study's labels one of the two networks cannot be trained.
     recipe = replace(tiny_recipe, epochs=1, networks=["sets", "labels"], sets={"epitome": 0.5})
-    make_judge(replace(corpus, ratings=[]), [recipe], tmp_path / "sets", text=TEXT, evidence={})
+    make_judge(replace(corpus, ratings=[]), [recipe], tmp_path / "sets", text=TEXT)
     assert len(exported[-1].networks) == 1
     assert (tmp_path / "sets" / CARD).exists()

@@ -17,8 +17,8 @@ from empathy_judge.data.records import Exchange, Rating
 from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.training.cross_validation import read_rows
 from empathy_judge.training.recipe import Recipe
-from empathy_judge.training.trials import read_rows
 
 Train = Callable[..., Result]
 Write = Callable[[Recipe], Path]
@@ -69,9 +69,9 @@ def test_a_trial_prints_and_saves_every_figure_and_is_not_run_twice(
         "cyd",
     }
     assert 0 <= evaluation["relevance"]["own_higher"]["value"] <= 1
-    again = train("--protocol", "held-out", "--out", folder)
+    again = train("--cross-validate", "--out", folder)
     assert (again.exit_code, again.stdout, notes(again)) == (0, done.stdout, [last])
-    as_json = train("--protocol", "held-out", "--out", folder, "--json")
+    as_json = train("--cross-validate", "--out", folder, "--json")
     assert json.loads(as_json.stdout) == evaluation
 
 
@@ -86,7 +86,7 @@ def sets_apart(
     """The options of a trial with a teacher and other sets, its folder, and the command's result."""
     folder = tmp_path_factory.mktemp("sets-apart") / "trial"
     options = ["--recipe", write_recipe(taught_recipe), "--sets", sets_folder]
-    return options, folder, train(*options, "--protocol", "held-out", "--out", folder)
+    return options, folder, train(*options, "--cross-validate", "--out", folder)
 
 
 def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_with_that(
@@ -96,7 +96,7 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     assert done.exit_code == 0, done.output
     *begun, last = notes(done)
     assert begun == [f"training part-{n} ({n + 1} of 3)" for n in range(3)]
-    assert f" {' '.join(map(str, options))} --evidence {folder} --out " in last
+    assert f" {' '.join(map(str, options))} --cv-results {folder} --out " in last
     rows = read(folder / "evaluation.json")["sets-apart"]["sets"]
     assert [(row["set"], row["items"]) for row in rows] == [("epitome", 60), ("ieval", 48)]
     for row in rows:  # the planted word is the same in all of them
@@ -104,7 +104,7 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
         # Of iEval 0.6 is the most: half of its workers rate two points lower, and nobody knows which.
         assert judge["spearman"]["value"] > 0.4, row["set"]
         assert length["spearman"]["value"] is None, "every reply has five words"
-    made = train(*options, "--evidence", folder, "--out", tmp_path / "judge")
+    made = train(*options, "--cv-results", folder, "--out", tmp_path / "judge")
     assert made.exit_code == 0, made.output
     card = read(tmp_path / "judge" / "card.json")
     assert {name: facts["items"] for name, facts in card["trained_on"]["sets"].items()} == {
@@ -132,7 +132,7 @@ def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
     sets = {"ieval": 1.0, "epitome": 0.0, "dstc9": 0.0}
     recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
-    refused(run("train", *options, "--protocol", "held-out", "--out", tmp_path / "trial"), "is left")
+    refused(run("train", *options, "--cross-validate", "--out", tmp_path / "trial"), "is left")
     made = run("train", *options, "--out", tmp_path / "judge")
     assert made.exit_code == 0, made.output
     (row,) = read(tmp_path / "judge" / "card.json")["evidence"]["sets-apart"]["sets"]
@@ -264,18 +264,25 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     out = ("--out", tmp_path / "out")
     trial_folder, _ = trial
     for done, message in (
-        (train(*out, "--seed", 1, "--evidence", trial_folder), "a trial with another recipe, so its figures"),
+        (
+            train(*out, "--seed", 1, "--cv-results", trial_folder),
+            "a cross-validation with another recipe",
+        ),
         (run("train", *rated_files, *out, "--recipe", "none"), "unknown recipe 'none'; known: default"),
         (run("train", *out, "--recipe", tiny_toml), "EXCHANGES and RATINGS are missing"),
         (run("train", exchanges, *out, "--recipe", tiny_toml), "RATINGS are missing"),
         (run("train", exchanges, "none.jsonl", *out, "--recipe", tiny_toml), "none.jsonl: no such file"),
-        (train(*out, "--evidence", tmp_path), "no finished trial here; run one with train --protocol"),
+        (
+            train(*out, "--cv-results", tmp_path),
+            "no finished cross-validation here; run train --cross-validate",
+        ),
         (train(*out, "--base", "none"), "unknown base 'none'; known: minilm, smollm2"),
         (train(*out, "--device", "abacus"), "--device: no 'abacus' here; use cpu"),
         (train(*out, "--texts", "none.jsonl"), "has no teacher to label them"),
+        (train(*out, "--average-with-default"), "only for LoRA adapters"),
         (train("--out", trial_folder), "contains something other than a judge"),
         (train("--seed", 9, "--out", made_judge[0]), "contains a judge with another recipe"),
-        (train("--protocol", "held-out", "--out", made_judge[0]), "something other than a trial"),
+        (train("--cross-validate", "--out", made_judge[0]), "something other than a cross-validation"),
     ):
         refused(done, message)
     write_rows(tmp_path / "e.jsonl", [Exchange(id="a", prompt="p", response="r")])
@@ -283,6 +290,8 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     refused(
         run("train", "e.jsonl", "high.jsonl", "--recipe", tiny_toml, *out), "not on the scale from 1 to 3"
     )
-    monkeypatch.setitem(sys.modules, "torch", None)
-    refused(train(*out), "training needs torch: install the extra packages named `train`")
+    for module in ("torch", "peft"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, module, None)
+            refused(train(*out), f"training needs {module}: install the extra packages named `train`")
     assert not (tmp_path / "out").exists()

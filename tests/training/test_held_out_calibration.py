@@ -2,6 +2,7 @@
 
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,8 +10,8 @@ from empathy_judge.calibration.artifact import JudgeIdentity
 from empathy_judge.calibration.shares.transport import TargetModel, fit_line, transport
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import write_rows
-from empathy_judge.training.calibration_from_trials import calibrate_trained, calibration_from_trials
-from empathy_judge.training.trials import read_rows
+from empathy_judge.training.cross_validation import read_rows
+from empathy_judge.training.held_out_calibration import calibrate_trained, held_out_calibration
 
 LEVELS = {"ada": (2, 6, 12), "bea": (4, 6, 10), "cyd": (6, 6, 8), "dot": (8, 6, 6)}  # of 20 ratings
 
@@ -45,7 +46,7 @@ def test_a_trained_judge_is_calibrated_by_its_trials(tmp_path: Path) -> None:
         name: list(read_rows(write_trial(tmp_path / name, name, shift))) for name, shift in shifts.items()
     }
     judge = JudgeIdentity(name="length", version="1", rubric="r")
-    calibration = calibration_from_trials(trials, judge, created=date(2026, 1, 1), days=10)
+    calibration = held_out_calibration(trials, judge, created=date(2026, 1, 1), days=10)
     assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
     assert list(calibration.calibrated_models) == list(LABELS), "columns keep the order of the labels"
     rated = calibration.calibrated_models["Good"]
@@ -56,6 +57,6 @@ def test_a_trained_judge_is_calibrated_by_its_trials(tmp_path: Path) -> None:
 
 
 def test_without_models_left_out_nothing_is_written(tmp_path: Path) -> None:
-    trial = write_trial(tmp_path / "r", "raters-apart", 0.0)
-    assert not calibrate_trained(tmp_path, [trial])
+    rows = list(read_rows(write_trial(tmp_path / "r", "raters-apart", 0.0)))
+    assert not calibrate_trained(SimpleNamespace(folder=tmp_path), rows)  # type: ignore[arg-type]
     assert not (tmp_path / "calibration.json").exists()

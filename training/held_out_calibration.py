@@ -1,6 +1,6 @@
 """Calibration of a trained judge from predictions of data that its training did not read.
 
-`python -m empathy_judge.training.calibration_from_trials FOLDER` computes a judge's figures and calibration
+`python -m empathy_judge.training.held_out_calibration FOLDER` computes a judge's figures and calibration
 again, without training, from the predictions beside its card.
 """
 
@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from empathy_judge.calibration.artifact import (
-    CALIBRATION_FILE,
-    Calibration,
-    JudgeIdentity,
-    identify,
-    write_calibration,
-)
+from empathy_judge.calibration import artifact
 from empathy_judge.calibration.fit import make_calibration
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities
 from empathy_judge.calibration.shares.model_table import fit_models
@@ -28,28 +22,29 @@ from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
 from empathy_judge.data.records import LABELS, Exchange
 from empathy_judge.judge.base import CPU
 from empathy_judge.judge.classifier.judge import ClassifierJudge
+from empathy_judge.judge.classifier.large_judge import LargeJudge
 from empathy_judge.judge.onnx_model import read_card
-from empathy_judge.training.model_card import state_caveat, write_judge_card
+from empathy_judge.training import cross_validation
+from empathy_judge.training.cross_validation import JUDGE, MODEL_APART, RATERS_APART, read_rows
+from empathy_judge.training.held_out import RATINGS
+from empathy_judge.training.model_card import describe_evidence, evaluation_lines, write_judge_card
 from empathy_judge.training.training_data import TrainingData
-from empathy_judge.training.trials import (
-    JUDGE,
-    MODEL_APART,
-    RATERS_APART,
-    measure_trial,
-    predict_split,
-    read_rows,
-    split_evaluated,
-    write_predictions,
-)
 
 DAYS = 1825  # a trained judge does not change
 
 
-class FinishedJudge:
-    """A judge as it is shipped, int8 on the CPU, which predicts what its recipe only evaluates."""
+def open_trained(folder: Path, base: str = "") -> ClassifierJudge:
+    """Return a judge as it is shipped: int8 on the CPU, or LoRA adapters on a base, on a GPU if possible."""
+    if read_card(folder).get("name") == LargeJudge.name:
+        return LargeJudge(weights=str(folder), base=base)
+    return ClassifierJudge(weights=str(folder), device=CPU)
 
-    def __init__(self, folder: Path, on_step: Callable[[int, int], None] | None = None) -> None:
-        self.judge, self.on_step = ClassifierJudge(weights=str(folder), device=CPU), on_step
+
+class FinishedJudge:
+    """A judge as it is shipped, which predicts what its recipe only evaluates."""
+
+    def __init__(self, judge: ClassifierJudge, on_step: Callable[[int, int], None] | None = None) -> None:
+        self.judge, self.on_step = judge, on_step
         self.known: dict[str, list[float]] = {}  # equal replies are predicted once
 
     def predict(self, exchanges: Sequence[Exchange]) -> np.ndarray:
@@ -65,63 +60,63 @@ class FinishedJudge:
 
 
 def calibrate_trained(
-    folder: Path,
-    trials: Sequence[Path],
+    judge: ClassifierJudge,
+    rows: Sequence[Mapping[str, Any]],
     data: TrainingData | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> bool:
-    """Keep predictions of data that training did not read beside a judge's card, and calibrate by them.
+    """Save predictions of data that training did not read beside a judge's card, and calibrate by them.
 
-    They are those of trials, and the judge's own where the recipe only evaluates some data. Return whether
-    they suffice for a calibration.
+    They are the rows of a cross-validation, and the judge's own of the data that is only evaluated. Return
+    whether they suffice for a calibration.
     """
-    rows = [row for trial in trials for row in read_rows(trial)]
     if data and data.evaluated:
-        rows += predict_split(split_evaluated(data), FinishedJudge(folder, on_step))
-        card = read_card(folder)
-        card["evidence"] = {key: figures for key, figures in measure_trial(rows).items() if key != "protocol"}
-        write_judge_card(folder, {**card, "caveat": state_caveat(card["evidence"])})
+        split = cross_validation.split_evaluated(data)
+        rows = [*rows, *cross_validation.predict_split(split, FinishedJudge(judge, on_step))]
+        write_judge_card(judge.folder, {**read_card(judge.folder), **describe_evidence(rows)})
     if rows:
-        write_predictions(folder, rows)
-    return calibrate_again(folder)
+        cross_validation.write_predictions(judge.folder, rows)
+    return calibrate_again(judge)
 
 
-def calibrate_again(folder: Path, kind: type[ClassifierJudge] = ClassifierJudge) -> bool:
+def calibrate_again(judge: ClassifierJudge) -> bool:
     """Calibrate a judge by the predictions beside its card, if raters and models were left out."""
     by_protocol: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in read_rows(folder):
+    for row in read_rows(judge.folder):
         by_protocol[row["protocol"]].append(row)
     if not {RATERS_APART, MODEL_APART} <= set(by_protocol):
         return False
-    judge = identify(kind(weights=str(folder)))
-    calibration = calibration_from_trials(by_protocol, judge, created=date.today(), days=DAYS)
-    write_calibration(folder / CALIBRATION_FILE, calibration)
+    calibration = held_out_calibration(by_protocol, artifact.identify(judge), created=date.today(), days=DAYS)
+    artifact.write_calibration(judge.folder / artifact.CALIBRATION_FILE, calibration)
     return True
 
 
-def calibration_from_trials(
-    trials: Mapping[str, Sequence[Mapping[str, Any]]], judge: JudgeIdentity, *, created: date, days: int
-) -> Calibration:
+def held_out_calibration(
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    judge: artifact.JudgeIdentity,
+    *,
+    created: date,
+    days: int,
+) -> artifact.Calibration:
     """Fit levels to the predictions with models apart, and bind them to the ratings with raters apart.
 
     A judge's own training ratings cannot calibrate it. With raters apart it predicts new ratings of models
     that it was trained on; only with models apart its level is what a new model's level will be.
     """
-    paired = _pair(trials[RATERS_APART])
     models = {  # each as predicted by a judge that was not trained on it
         name: RatedModel(
-            judged=rows.probabilities,
-            item=np.arange(len(rows)),
-            value=one_hot(rows.rating, len(LABELS)),
-            cluster=rows.batch,
-            prompt=rows.prompt,
+            judged=paired.probabilities,
+            item=np.arange(len(paired)),
+            value=one_hot(paired.rating, len(LABELS)),
+            cluster=paired.batch,
+            prompt=paired.prompt,
         )
-        for name, rows in _pair(trials[MODEL_APART]).by_model().items()
-        if rows.probabilities is not None
+        for name, paired in _pair(rows[MODEL_APART]).by_model().items()
+        if paired.probabilities is not None
     }
     return make_calibration(
         judge,
-        paired,
+        _pair(rows[RATERS_APART]),
         fit_models(models),
         created=created,
         days=days,
@@ -133,25 +128,19 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
     """Pair ratings with predictions; raters are not recorded, so a batch of one model counts as one rater."""
     predicted = np.array([row["predictions"][JUDGE] for row in rows], dtype=float)
     predicted /= predicted.sum(axis=1, keepdims=True)
-    places = np.arange(1.0, len(LABELS) + 1)
-    batch = np.array([str(row["batch"]) for row in rows])
-    model = np.array([str(row["model"]) for row in rows])
+    columns = {name: np.array([str(row[name]) for row in rows]) for name in ("id", "model", "batch")}
     return Paired(
-        id=np.array([str(row["id"]) for row in rows]),
-        model=model,
-        rater=np.array([f"{one}/{two}" for one, two in zip(batch, model, strict=True)]),
-        batch=batch,
+        **columns,
+        rater=np.array([f"{row['batch']}/{row['model']}" for row in rows]),
         prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in rows]),
         rating=np.array([LABELS.index(row["rating"]) + 1 for row in rows], dtype=np.int64),
-        score=np.clip(predicted @ places, 1, len(LABELS)),
+        score=np.clip(predicted @ RATINGS.astype(float), 1, len(LABELS)),
         label=labels_from_probabilities(predicted),
         probabilities=predicted,
     )
 
 
 if __name__ == "__main__":
-    from empathy_judge.training.model_card import trial_lines
-
-    weights = Path(sys.argv[1])
-    calibrate_again(weights)
-    print("\n".join(trial_lines(measure_trial(read_rows(weights)))))
+    trained = open_trained(Path(sys.argv[1]))
+    calibrate_again(trained)
+    print("\n".join(evaluation_lines(cross_validation.measure_rows(read_rows(trained.folder)))))

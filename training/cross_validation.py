@@ -1,4 +1,4 @@
-"""Trials of a recipe: train on part of the ratings, predict the rest, and measure that beside baselines."""
+"""Cross-validation of a recipe: training on part of the ratings, predictions of the rest, and baselines."""
 
 import gzip
 import json
@@ -32,14 +32,15 @@ from empathy_judge.training.training_data import TrainingData
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"
 PREDICTIONS = "held_out.jsonl.gz"  # beside a judge's card
-HELD_OUT = "held-out"  # the protocol of a judge of replies; it measures all of these:
+HELD_OUT = "held-out"  # names an evaluation, with these parts:
 SETS_APART, RATERS_APART, MODEL_APART, RELEVANCE = "sets-apart", "raters-apart", "model-apart", "relevance"
 JUDGE, TFIDF = "judge", "TF-IDF"  # among the predictions of a row
-PARTS = 3  # trainings of a trial; each leaves out one of so many models
+PARTS = 3  # trainings, of which each leaves out one of so many models
 BATCHES = 5  # and one of so many rating batches
 EVALUATED_ITEMS = 1000  # of a set, at most, that a finished judge predicts
 EVALUATED_REPLIES = 6  # of a conversation, likewise
 HUMAN = "human"
+Ratings = Sequence[RatedExchange]
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
 
 
@@ -60,8 +61,8 @@ class Split:
 
     name: str
     train: TrainingData
-    raters: Sequence[RatedExchange] = ()
-    models: Sequence[RatedExchange] = ()
+    raters: Ratings = ()
+    models: Ratings = ()
     items: Sequence[RatedItem] = ()
 
 
@@ -74,28 +75,28 @@ def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Spl
     is_rated = STUDY not in data.evaluated
     data = replace(data, items=[item for item in data.items if item.set not in data.evaluated])
     for part in range(PARTS):
-        held_models, held_batches = _hold_out(data.ratings, part) if is_rated else ([], [])
-        raters = {rated.rater for rated in (*held_models, *held_batches)}
-        out_batches = {rated.batch for rated in held_batches}
-        prompts = {rated.group for rated in data.ratings if rated.batch in out_batches}
+        models, batches = _hold_out(data.ratings, part) if is_rated else ([], [])
+        raters = {rated.rater for rated in (*models, *batches)}
+        prompts = {rated.group for rated in data.ratings if rated.batch in {each.batch for each in batches}}
         train = [rated for rated in data.ratings if rated.rater not in raters and rated.group not in prompts]
         items = [item for item in data.items if RATED_SETS[item.set].part == part]
-        if not (held_models or held_batches or items):
+        if not (models or batches or items):
             continue
-        kept = [item for item in data.items if RATED_SETS[item.set].part != part]
-        of_items = [exchange for item in items for exchange in item.exchanges]
-        of_ratings = [rated.exchange for rated in held_batches]
-        left = _without_texts(replace(data, ratings=train, items=kept), of_items, of_ratings)
-        if left.items or has_graded or (left.ratings and is_rated):
-            yield Split(name=f"part-{part}", train=left, raters=held_batches, models=held_models, items=items)
-        else:
+        others = [item for item in data.items if RATED_SETS[item.set].part != part]
+        left = _without_texts(
+            replace(data, ratings=train, items=others),
+            [exchange for item in items for exchange in item.exchanges],
+            [rated.exchange for rated in batches],
+        )
+        if not (left.items or has_graded or (left.ratings and is_rated)):
             raise UserError(
-                "nothing is left to train on: a trial holds out people, prompts, models and sets; it needs "
-                "people who rated only part of the replies, or more rated sets under [sets]"
+                "nothing is left to train on: people, prompts, models and sets are held out, so this "
+                "needs people who rated only part of the replies, or more rated sets under [sets]"
             )
+        yield Split(name=f"part-{part}", train=left, raters=batches, models=models, items=items)
 
 
-def _hold_out(ratings: Sequence[RatedExchange], part: int) -> tuple[list[RatedExchange], list[RatedExchange]]:
+def _hold_out(ratings: Ratings, part: int) -> tuple[list[RatedExchange], list[RatedExchange]]:
     """Return the ratings of a third of the models, and of the others those in a fifth of the batches."""
     batches = sorted({rated.batch for rated in ratings}, key=lambda name: (len(name), name))
     models = sorted({rated.exchange.model for rated in ratings})
@@ -111,7 +112,7 @@ def _hold_out(ratings: Sequence[RatedExchange], part: int) -> tuple[list[RatedEx
 def split_evaluated(data: TrainingData) -> Split:
     """Return what is only evaluated, which a finished judge predicts, without texts that training reads, too.
 
-    The ratings are divided as in the three splits of a trial.
+    The ratings are divided as in the three splits of a cross-validation.
     """
     is_rated = STUDY not in data.evaluated
     ratings = [rated.exchange for rated in data.ratings]
@@ -138,10 +139,10 @@ def split_evaluated(data: TrainingData) -> Split:
 Member = TypeVar("Member")
 
 
-def _spread(members: Sequence[Member], most: int) -> tuple[Member, ...]:
+def _spread(members: Sequence[Member], limit: int) -> tuple[Member, ...]:
     """Return at most so many members at equal distances, the last one among them."""
-    places = np.linspace(0, len(members), min(most, len(members)) + 1)[1:].round().astype(int) - 1
-    return tuple(members[place] for place in places)
+    ends = np.linspace(0, len(members), min(limit, len(members)) + 1)[1:].round().astype(int)
+    return tuple(members[end - 1] for end in ends)
 
 
 def _without_texts(
@@ -158,20 +159,17 @@ def _without_texts(
     )
 
 
-Predict = Callable[[Sequence[RatedExchange], Sequence[RatedExchange]], np.ndarray]
-
-
-def _predict_majority(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
+def _predict_majority(train: Ratings, test: Ratings) -> np.ndarray:
     return np.tile(_shares(train), (len(test), 1))
 
 
-def _predict_length(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
+def _predict_length(train: Ratings, test: Ratings) -> np.ndarray:
     from sklearn.linear_model import LogisticRegression
 
     return _fit_predict(LogisticRegression(max_iter=1000), _log_words, train, test)
 
 
-def _predict_tfidf(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
+def _predict_tfidf(train: Ratings, test: Ratings) -> np.ndarray:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -181,12 +179,7 @@ def _predict_tfidf(train: Sequence[RatedExchange], test: Sequence[RatedExchange]
     return _fit_predict(model, lambda rows: [rated.exchange.response for rated in rows], train, test)
 
 
-def _fit_predict(
-    model: Any,
-    read: Callable[[Sequence[RatedExchange]], Any],
-    train: Sequence[RatedExchange],
-    test: Sequence[RatedExchange],
-) -> np.ndarray:
+def _fit_predict(model: Any, read: Callable[[Ratings], Any], train: Ratings, test: Ratings) -> np.ndarray:
     try:
         model.fit(read(train), _ratings(train))
     except ValueError:  # one label only, or no word that is in three replies
@@ -197,19 +190,17 @@ def _fit_predict(
     return columns
 
 
-def _predict_by_model(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
+def _predict_by_model(train: Ratings, test: Ratings) -> np.ndarray:
     """Predict each model's own label frequencies; for a model left out, those of all."""
-    by_model = {
-        model: _shares([rated for rated in train if rated.exchange.model == model])
-        for model in {rated.exchange.model for rated in train}
-    }
-    overall = _shares(train)
-    return np.array([by_model.get(rated.exchange.model, overall) for rated in test])
+    by_model = defaultdict(list)
+    for rated in train:
+        by_model[rated.exchange.model].append(rated)
+    return np.array([_shares(by_model.get(rated.exchange.model, train)) for rated in test])
 
 
 # Fitted on the same training part: [test, 3] probabilities of Bad, Okay and Good. The oracle knows which
 # model wrote a reply, which no judge may know.
-BASELINES: Mapping[str, Predict] = {
+BASELINES: Mapping[str, Callable[[Ratings, Ratings], np.ndarray]] = {
     "majority": _predict_majority,
     "length": _predict_length,
     TFIDF: _predict_tfidf,
@@ -217,33 +208,30 @@ BASELINES: Mapping[str, Predict] = {
 }
 
 
-def fit_length(ratings: Sequence[RatedExchange]) -> dict[str, list[float]]:
+def fit_length(ratings: Ratings) -> dict[str, list[float]]:
     """Return the coefficients of the `length` judge; none where a label does not occur."""
     from sklearn.linear_model import LogisticRegression
 
     if len(set(_ratings(ratings))) < len(LABELS):
         return {}
     model = LogisticRegression(max_iter=1000).fit(_log_words(ratings), _ratings(ratings))
-    return {
-        "bias": [round(float(value), 6) for value in model.intercept_],
-        "slope": [round(float(value), 6) for value in model.coef_[:, 0]],
-    }
+    return {"bias": model.intercept_.round(6).tolist(), "slope": model.coef_[:, 0].round(6).tolist()}
 
 
-def _log_words(ratings: Sequence[RatedExchange]) -> np.ndarray:
+def _log_words(ratings: Ratings) -> np.ndarray:
     """Return the logarithm of each reply's word count, as the `length` judge counts: [ratings, 1]."""
     return np.log([[max(1, len(rated.exchange.response.split()))] for rated in ratings])
 
 
-def _ratings(ratings: Sequence[RatedExchange]) -> np.ndarray:
+def _ratings(ratings: Ratings) -> np.ndarray:
     return np.array([int(np.argmax(rated.target)) for rated in ratings])
 
 
-def _shares(ratings: Sequence[RatedExchange]) -> np.ndarray:
+def _shares(ratings: Ratings) -> np.ndarray:
     return np.asarray(np.mean([rated.target for rated in ratings], axis=0))
 
 
-def run_trial(
+def cross_validate(
     data: TrainingData,
     recipes: Sequence[Recipe],
     folder: Path,
@@ -255,18 +243,18 @@ def run_trial(
 ) -> dict[str, Any]:
     """Train once for each held-out part, predict it, and return every metric with intervals and baselines.
 
-    The predictions of a finished split are saved, so the same call resumes an interrupted trial. With `part`
-    only that split is trained, so processes can share a trial; nothing is returned until all are done.
+    The predictions of a finished split are saved, so the same call resumes an interrupted one. With `part`
+    only that split is trained, so processes can share the work; nothing is returned until all are done.
     """
     from empathy_judge.training.fine_tune import train_judge
 
-    splits = list(split_parts(data, has_graded=any(recipe.ours for recipe in recipes)))
+    splits = list(split_parts(data, has_graded=any(recipe.synthetic for recipe in recipes)))
     if not splits:
         raise UserError(
-            "nothing can be held out: a trial needs three models, five batches of ratings, or other rated "
-            "sets under [sets]; what has the weight 0 there evaluates the finished judge"
+            "nothing can be held out: cross-validation needs three models, five batches of ratings, or other "
+            "rated sets under [sets]; what has the weight 0 there evaluates the finished judge"
         )
-    check_plan(folder, {"protocol": HELD_OUT, **plan_training(data, recipes)}, kind="trial")
+    check_plan(folder, {"protocol": HELD_OUT, **plan_training(data, recipes)}, kind="cross-validation")
     for number, split in enumerate(splits):
         path = folder / f"{split.name}.jsonl"
         if path.exists() or part not in (None, number):
@@ -276,7 +264,7 @@ def run_trial(
         write_rows(path, predict_split(split, trained))
     if any(not (folder / f"{split.name}.jsonl").exists() for split in splits):
         return {}
-    evaluation = measure_trial(read_rows(folder))
+    evaluation = measure_rows(read_rows(folder))
     write_object(folder / EVALUATION, evaluation)
     return evaluation
 
@@ -295,7 +283,7 @@ def check_plan(folder: Path, plan: Mapping[str, Any], *, kind: str) -> None:
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the predictions of all finished splits of a trial, or those kept beside a judge's card."""
+    """Yield the predictions of all finished splits of a cross-validation, or those saved beside a card."""
     for path in sorted((*folder.glob("*.jsonl"), *folder.glob(PREDICTIONS))):
         with gzip.open(path, "rt") if path.name == PREDICTIONS else path.open(encoding="utf-8") as lines:
             yield from (json.loads(line) for line in lines)
@@ -308,15 +296,41 @@ def write_predictions(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         partial.write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
-def read_finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plan and the evaluation of a finished trial."""
-    try:
-        plan, evaluation = (
-            json.loads((folder / name).read_text(encoding="utf-8")) for name in (PLAN, EVALUATION)
+def read_finished(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the predictions of a finished cross-validation; refuse one of another recipe or other data."""
+    if not (folder / EVALUATION).exists():
+        raise UserError(f"{folder}: no finished cross-validation here; run train --cross-validate")
+    existing = read_object(folder / PLAN)
+    if differing := [key for key, value in plan.items() if existing.get(key) != value]:
+        raise UserError(
+            f"{folder}: a cross-validation with another {', '.join(differing)}, so its figures are not this "
+            "judge's"
         )
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: no finished trial here; run one with train --protocol") from error
-    return plan, evaluation
+    return list(read_rows(folder))
+
+
+def average_rows(
+    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return rows of the same replies with the mean of both judges' log-probabilities."""
+    keys = ("protocol", "split", "set", "id", "batch")
+    one, other = ([[row.get(key) for key in keys] for row in rows] for rows in (first, second))
+    if one != other:
+        raise UserError("the two cross-validations predict different replies: they need the same data")
+    return [_average_row(*pair) for pair in zip(first, second, strict=True)]
+
+
+def _average_row(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    if "predictions" in one:
+        mean = _average(one["predictions"][JUDGE], other["predictions"][JUDGE])
+        return {**one, "predictions": {**one["predictions"], JUDGE: mean}}
+    tables = [name for name in ("probabilities", "own", "other", "constant") if name in one]
+    return {**one, **{name: _average(one[name], other[name]) for name in tables}}
+
+
+def _average(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    product = np.sqrt(np.array(one) * np.array(other))
+    return _rounded(product / product.sum())
 
 
 def plan_training(data: TrainingData, recipes: Sequence[Recipe]) -> dict[str, Any]:
@@ -337,7 +351,7 @@ def predict_split(split: Split, trained: Predictor) -> list[dict[str, Any]]:
         for protocol, ratings in rated.items()
         for row in _predict_ratings(split, ratings, trained)
     ]
-    rows += ({"protocol": RELEVANCE, **row} for row in _predict_misfits(split, trained))
+    rows += ({"protocol": RELEVANCE, **row} for row in _predict_wrong_prompts(split, trained))
     return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split, trained)]
 
 
@@ -356,12 +370,9 @@ def _predict_items(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     ]
 
 
-def _predict_ratings(
-    split: Split, ratings: Sequence[RatedExchange], trained: Predictor
-) -> list[dict[str, Any]]:
+def _predict_ratings(split: Split, ratings: Ratings, trained: Predictor) -> list[dict[str, Any]]:
     """Return one row for each held-out rating, with the predictions of the judge and of the baselines."""
-    exchanges = [rated.exchange for rated in ratings]
-    if not exchanges:
+    if not (exchanges := [rated.exchange for rated in ratings]):
         return []
     predictions = {JUDGE: trained.predict(exchanges)}
     # Where ratings are only evaluated, baselines would be fitted to what they predict.
@@ -379,7 +390,7 @@ def _predict_ratings(
     ]
 
 
-def _predict_misfits(split: Split, trained: Predictor) -> list[dict[str, Any]]:
+def _predict_wrong_prompts(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     """Return one row for each held-out reply: as it was, under another prompt, and replaced by a constant."""
     chance = random.Random(0)
     exchanges = [rated.exchange for rated in split.raters]
@@ -395,8 +406,8 @@ def _predict_misfits(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     }
     predicted = {name: trained.predict(each) for name, each in shown.items()}
     return [
-        {"batch": rated.batch, **{name: _rounded(table[place]) for name, table in predicted.items()}}
-        for place, rated in enumerate(split.raters)
+        {"batch": rated.batch, **{name: _rounded(table[index]) for name, table in predicted.items()}}
+        for index, rated in enumerate(split.raters)
     ]
 
 
@@ -404,7 +415,7 @@ def _rounded(probabilities: Any) -> list[float]:
     return [round(float(part), 5) for part in probabilities]
 
 
-def measure_trial(rows: Iterable[Mapping[str, Any]], *, seed: int = 0) -> dict[str, Any]:
+def measure_rows(rows: Iterable[Mapping[str, Any]], *, seed: int = 0) -> dict[str, Any]:
     """Return every metric with its interval, as JSON values, by what was held out."""
     by_protocol: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:

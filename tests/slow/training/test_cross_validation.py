@@ -13,17 +13,12 @@ import pytest
 from made_sets import COLD, WARM, make_sharing_corpus, words_of
 from repository import SHARED
 
-import training.fine_tune
+import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.importers import import_source
 from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
 from empathy_judge.data.records import LABELS, Exchange
-from empathy_judge.training.examples import TrainingExample
-from empathy_judge.training.network import TrainedNetworks
-from empathy_judge.training.rated_sets import RATED_SETS, drop_shared, read_rated_set
-from empathy_judge.training.recipe import Recipe, lineage
-from empathy_judge.training.training_data import TrainingData
-from empathy_judge.training.trials import (
+from empathy_judge.training.cross_validation import (
     BASELINES,
     JUDGE,
     MODEL_APART,
@@ -31,10 +26,15 @@ from empathy_judge.training.trials import (
     RATERS_APART,
     RELEVANCE,
     SETS_APART,
+    cross_validate,
     read_rows,
-    run_trial,
     split_parts,
 )
+from empathy_judge.training.examples import TrainingExample
+from empathy_judge.training.network import TrainedNetworks
+from empathy_judge.training.rated_sets import RATED_SETS, drop_shared, read_rated_set
+from empathy_judge.training.recipe import Recipe, lineage
+from empathy_judge.training.training_data import TrainingData
 
 PARTS = ["part-0", "part-1", "part-2"]
 
@@ -53,7 +53,7 @@ def run(data: TrainingData, recipe: Recipe, folder: Path, *, kill_at: str = "") 
         assert (number, total) == (PARTS.index(name), 3)
         begun.append(name)
 
-    run_trial(data, lineage(recipe), folder, on_split=on_split)
+    cross_validate(data, lineage(recipe), folder, on_split=on_split)
     return list(read_rows(folder)), begun
 
 
@@ -84,7 +84,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
         trainings.append((recipe, [example for examples in epochs for example in examples]))
         return WordCounter()
 
-    monkeypatch.setattr(training.fine_tune, "fine_tune", fine_tune)
+    monkeypatch.setattr(fine_tuning, "fine_tune", fine_tune)
     return trainings
 
 
@@ -94,7 +94,7 @@ def test_no_held_out_text_reaches_teacher_or_student(
     """Every word of the made texts shows its source, so that a shortened or joined reply would reveal it."""
     data = make_sharing_corpus()
     splits = list(split_parts(data))
-    run_trial(data, lineage(taught_recipe), tmp_path)
+    cross_validate(data, lineage(taught_recipe), tmp_path)
     assert len(begun) == 2 * len(splits)
     for number, split in enumerate(splits):
         test = [rated.exchange for rated in split.raters]
@@ -155,15 +155,15 @@ def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
 def test_processes_can_share_a_trial(
     tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
 ) -> None:
-    whole = run_trial(corpus, [tiny_recipe], tmp_path / "whole")
-    shared = [run_trial(corpus, [tiny_recipe], tmp_path / "shared", part=part) for part in (2, 0, 1)]
+    whole = cross_validate(corpus, [tiny_recipe], tmp_path / "whole")
+    shared = [cross_validate(corpus, [tiny_recipe], tmp_path / "shared", part=part) for part in (2, 0, 1)]
     assert shared == [{}, {}, whole] and len(begun) == 6
 
 
 def test_a_rated_conversation_gets_the_mean_over_its_replies(
     tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
 ) -> None:
-    run_trial(corpus, [replace(tiny_recipe, sets={"ieval": 1.0})], tmp_path)
+    cross_validate(corpus, [replace(tiny_recipe, sets={"ieval": 1.0})], tmp_path)
     rows = [row for row in read_rows(tmp_path) if row["protocol"] == SETS_APART]
     by_id = {row["id"]: row for row in rows if row["set"] == "ieval"}
     items = [item for item in corpus.items if item.set == "ieval"]
@@ -184,9 +184,9 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
         "digests": (replace(corpus, ratings=corpus.ratings[1:]), tiny_recipe),
     }
     for key, (data, recipe) in others.items():
-        with pytest.raises(UserError, match=f"contains a trial with another {key}; set another --out"):
+        with pytest.raises(UserError, match=f"contains a cross-validation with another {key}; set another --out"):
             run(data, recipe, tmp_path)
-    for content, message in ((json.dumps({"judge": "length"}), "other than a trial"), ("{", "not JSON")):
+    for content, message in ((json.dumps({"judge": "length"}), "other than a cross-validation"), ("{", "not JSON")):
         (tmp_path / PLAN).write_text(content)
         with pytest.raises(UserError, match=message):
             run(corpus, tiny_recipe, tmp_path)
