@@ -19,6 +19,7 @@ from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.robustness.catalogue import read_perturbations, read_replies
 from empathy_judge.rating.journal import Entry, Journal
 from empathy_judge.rating.plan import read_plan, read_texts
+from empathy_judge.training import graded_replies
 from empathy_judge.training.examples import (
     GRADED_FRACTION,
     MIDDLE,
@@ -186,7 +187,7 @@ def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
 
 def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     graded, other = EXCHANGES
-    monkeypatch.setattr("empathy_judge.training.graded_replies.read_grades", lambda: {graded.content_digest: 80})
+    monkeypatch.setattr(graded_replies, "read_grades", lambda: {graded.content_digest: 80})
     ratings = [RatedExchange(exchange=each, target=(0, 0, 1), rater="r") for each in (graded, other)]
     first, second = add_grades(from_ratings(ratings))
     assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)

@@ -184,9 +184,9 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
         "digests": (replace(corpus, ratings=corpus.ratings[1:]), tiny_recipe),
     }
     for key, (data, recipe) in others.items():
-        with pytest.raises(UserError, match=f"contains a cross-validation with another {key}; set another --out"):
+        with pytest.raises(UserError, match=f"with another {key}; set another --out"):
             run(data, recipe, tmp_path)
-    for content, message in ((json.dumps({"judge": "length"}), "other than a cross-validation"), ("{", "not JSON")):
+    for content, message in ((json.dumps({"judge": "length"}), "other than a cross"), ("{", "not JSON")):
         (tmp_path / PLAN).write_text(content)
         with pytest.raises(UserError, match=message):
             run(corpus, tiny_recipe, tmp_path)

@@ -18,6 +18,7 @@ import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_exchanges import RatedExchange
 from empathy_judge.data.records import Exchange
+from empathy_judge.training import graded_replies
 from empathy_judge.training.examples import (
     GRADES,
     SYNTHETIC,
@@ -297,7 +298,7 @@ def test_each_network_uses_the_data_that_its_recipe_names(
         raise StopIteration
 
     monkeypatch.setattr("empathy_judge.training.fine_tune.fine_tune", fine_tune)
-    monkeypatch.setattr("empathy_judge.training.graded_replies.read_grades", lambda: dict.fromkeys(graded, 50.0))
+    monkeypatch.setattr(graded_replies, "read_grades", lambda: dict.fromkeys(graded, 50.0))
     graded = [example.exchange.content_digest for example in seen]
     recipe = replace(
         lineage(taught_recipe)[1], networks=list(get_args(NetworkData)), synthetic=0.5, grades=1.0
