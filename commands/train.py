@@ -1,6 +1,7 @@
 """The command `train`: judges made from human ratings."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,7 @@ def train(
     from empathy_judge.training.training_data import read_training_data
 
     card: dict[str, Any] = {}
+    rows: Sequence[Mapping[str, Any]] = []
     if from_card:
         card, recipes = read_recorded(from_card)
         device = card["provenance"]["device"] if device == "auto" else device

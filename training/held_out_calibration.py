@@ -128,9 +128,10 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
     """Pair ratings with predictions; raters are not recorded, so a batch of one model counts as one rater."""
     predicted = np.array([row["predictions"][JUDGE] for row in rows], dtype=float)
     predicted /= predicted.sum(axis=1, keepdims=True)
-    columns = {name: np.array([str(row[name]) for row in rows]) for name in ("id", "model", "batch")}
     return Paired(
-        **columns,
+        id=np.array([str(row["id"]) for row in rows]),
+        model=np.array([str(row["model"]) for row in rows]),
+        batch=np.array([str(row["batch"]) for row in rows]),
         rater=np.array([f"{row['batch']}/{row['model']}" for row in rows]),
         prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in rows]),
         rating=np.array([LABELS.index(row["rating"]) + 1 for row in rows], dtype=np.int64),

@@ -24,7 +24,7 @@ UNSUPPORTED = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  #
 PREDICTED_TOKENS = 32_768  # padded tokens of a batch in prediction
 
 
-def add_lora(base: nn.Module, rank: int, frozen: int) -> nn.Module:
+def add_lora(base: Any, rank: int, frozen: int) -> nn.Module:
     """Freeze a decoder and add a trainable LoRA adapter to each linear layer, from the layer `frozen` on."""
     from peft import LoraConfig, get_peft_model
 
@@ -33,11 +33,11 @@ def add_lora(base: nn.Module, rank: int, frozen: int) -> nn.Module:
         r=rank,
         lora_alpha=2 * rank,
         target_modules=sorted(linear),
-        layers_to_transform=list(range(frozen, len(base.layers))),  # type: ignore[arg-type]
+        layers_to_transform=list(range(frozen, len(base.layers))),
         layers_pattern="layers",
     )
     with torch.random.fork_rng(devices=()):
-        adapted = get_peft_model(base, config)  # type: ignore[arg-type]
+        adapted = get_peft_model(base, config)
     for name, weight in adapted.named_parameters():
         if "lora_A" in name:  # by the width, which fits the recipes' learning rates better than peft's choice
             weight.data = torch.randn(weight.shape) / weight.shape[1] ** 0.5
