@@ -6,9 +6,9 @@ UV = uv==0.13.7
 PIP_AUDIT = pip-audit==2.10.1
 TORCH = torch==2.13.0
 PROMPTFOO = promptfoo@0.121.20
-# Tools with a plug-in; each has a lock in tests/slow/plugins and gets an environment of its own. The first two are
+# Tools with a plug-in; each has a lock in tests/slow/plugins and gets an environment of its own. The first is
 # small enough for every check.
-CHECKED_TOOLS = inspect pytest
+CHECKED_TOOLS = inspect
 TOOLS = $(CHECKED_TOOLS) deepeval lm_eval mlflow
 # What pyproject.toml names as tried; a newer one is named there once it passed (PYTHONS=3.13).
 PYTHONS ?= 3.11
@@ -179,7 +179,7 @@ build/types: pyproject.toml
 	.venv/clients/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements-clients.lock
 	@touch $@
 
-# A tool's environment has our package without its dependencies: the judge runs in another, as a user's may.
+# A tool's environment has our package without its dependencies: the tests add those of .venv behind the tool's own.
 .venv/.tool-%: .venv/.python pyproject.toml tests/slow/plugins/%.lock
 	$(PYTHON) -m venv --clear .venv/tool-$*
 	.venv/tool-$*/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r tests/slow/plugins/$*.lock

@@ -4,14 +4,14 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from datasets import Dataset
 
 from empathy_judge.client import ModelShares, ReplyScorer, shared_judge
 
-PROMPTS = Path(__file__).resolve().parents[2] / "data" / "samples" / "prompts.jsonl"
+PROMPTS = files("empathy_judge.data") / "samples" / "prompts.jsonl"
 JUDGE = "EMPATHY_JUDGE"  # the variable that names another judge than the default
 
 log = logging.getLogger(__name__)

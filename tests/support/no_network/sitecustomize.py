@@ -1,6 +1,7 @@
 """On the path of a Python, it keeps it off the network, and notes in $NETWORK_LOG whom it wanted to reach."""
 
 import os
+import site
 import socket
 from typing import Any
 
@@ -30,3 +31,5 @@ def getaddrinfo(host: Any, *args: Any, **named: Any) -> Any:
 
 socket.socket.connect = connect  # type: ignore[method-assign]
 socket.getaddrinfo = getaddrinfo
+for folder in filter(None, os.environ.get("LAST_PACKAGES", "").split(os.pathsep)):
+    site.addsitedir(folder)  # behind all others
