@@ -142,6 +142,17 @@ def test_the_readme_quotes_the_card(fill: ModuleType) -> None:
     assert f"**{kappa:.2f}**" in text
 
 
+def test_the_base_of_every_shipped_network_and_teacher_is_named(fill: ModuleType) -> None:
+    bases = set()
+    for name in ("classifier", "classifier-large"):
+        card = fill.figures.card(fill.figures.JUDGE.parent / name)
+        recipes = [card["recipe"], *card.get("provenance", {}).get("teachers", [])]
+        bases |= {recipe["base"].partition("-")[0] for recipe in recipes}
+    for page in (ROOT / "NOTICE.md", DOCS / "responsible-use.md"):
+        text = page.read_text(encoding="utf-8").casefold()
+        assert len(bases) == 2 and not [base for base in bases if base not in text]
+
+
 def test_every_name_on_a_page_is_known_and_every_figure_is_used(fill: ModuleType) -> None:
     asked = set()
     for page in sorted(DOCS.rglob("*.md")):
