@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -275,6 +276,22 @@ def samples() -> dict[str, list[Exchange]]:
     for exchange in read_exchanges(SAMPLES / "responses.jsonl"):
         by_model.setdefault(exchange.model, []).append(exchange)
     return by_model
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits of endpoints, in seconds, which are skipped."""
+    waits: list[float] = []
+
+    class NoWait(Event):
+        """An event that nobody waits for."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return self.is_set()
+
+    monkeypatch.setattr("empathy_judge.judge.llm.endpoint.Event", NoWait)
+    return waits
 
 
 @pytest.fixture

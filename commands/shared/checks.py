@@ -200,13 +200,14 @@ def check_endpoint(endpoint: Endpoint) -> Check:
     """Whether the key is set, and the server answers when it is asked for its models, which costs nothing."""
     name = f"{endpoint.base_url}, model {endpoint.model}"
     try:
-        client = endpoint.open_client(timeout=min(SECONDS, endpoint.timeout), retries=0)
+        endpoint.timeout = min(SECONDS, endpoint.timeout)
+        client = endpoint.client
     except UserError as error:
         return Check(name, "fail", str(error))
     try:
-        answer = client.ask(lambda openai: openai.models.with_raw_response.list())
+        answer = client.ask(lambda openai: openai.models.with_raw_response.list(), retries=0)
     finally:
-        client.close()
+        endpoint.close()
     if answer.is_unreachable or not answer.status:
         return Check(name, "fail", answer.problem, "check that the server runs at this address")
     if answer.status in (401, 403):

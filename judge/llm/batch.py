@@ -11,13 +11,14 @@ list of batches is searched for that digest.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from time import sleep
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
 from empathy_judge.data.files import disk_errors, replacing
@@ -28,9 +29,13 @@ from empathy_judge.data.tables import first_problem
 from empathy_judge.data.text import printable
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.engine import still_to_judge
-from empathy_judge.judge.llm.endpoint import RAW, CallFailed, Endpoint, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.endpoint import RAW, CallFailed, LanguageModelJudge, Reply
 from empathy_judge.judge.llm.keys import Key
-from empathy_judge.judge.llm.limits import guess_tokens, read_tokens
+from empathy_judge.judge.llm.limits import guess_tokens, read_tokens, usage_of
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+    from openai.types import Batch, FileObject
 
 FILE: Final = "batch.json"
 DISCOUNT: Final = 0.5
@@ -39,7 +44,6 @@ MOST_REQUESTS: Final = 50_000  # in one file, by the limits of the API
 MOST_FILE_BYTES: Final = 200 * 10**6
 LARGEST_LINE: Final = 1 << 20  # bytes of an answer, on average over a file
 MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
-ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
 
 
 class BatchUnderWay(UserError):
@@ -60,161 +64,18 @@ class BatchPart:
     digest: str = ""
     file_id: str = ""
     batch_id: str = ""
-    status: str = ""
     done: int = 0
     is_collected: bool = False
-
-    def file(self, folder: Path, kind: str = "") -> Path:
-        """Return the file of its requests, or of the server's answers of `kind`."""
-        return folder / f"batch-{self.number}{'-' if kind else ''}{kind}.jsonl"
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchState:
-    """All batches of a run, their server, and the run's own mark."""
+    """All batches of a run, their server, and a mark that distinguishes two runs over the same exchanges."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     base_url: str
     mark: str
     parts: list[BatchPart] = field(default_factory=list)
-
-    @property
-    def open(self) -> list[BatchPart]:
-        """The parts not collected yet."""
-        return [part for part in self.parts if not part.is_collected]
-
-
-def read_state(folder: Path) -> BatchState | None:
-    """Read the state that an earlier command left, or None."""
-    from pydantic import TypeAdapter, ValidationError
-
-    path = folder / FILE
-    with disk_errors(path):
-        if not path.exists():
-            return None
-        content = path.read_bytes()
-    try:
-        return TypeAdapter(BatchState).validate_json(content)
-    except ValidationError as error:
-        place, problem = first_problem(error)
-        raise UserError(
-            f"{path}: damaged ({place}: {problem}); it records the submitted requests: restore it, or set "
-            "another --out to submit everything again"
-        ) from error
-
-
-def write_parts(
-    judge: LanguageModelJudge, to_ask: Mapping[int, Exchange], folder: Path, *, mark: str, start: int
-) -> list[BatchPart]:
-    """Write the requests about exchanges, by position, in parts numbered from `start`.
-
-    The requests about one exchange stay in one part. `mark` distinguishes two runs over the same exchanges.
-    """
-    parts: list[BatchPart] = []
-    prices, content, size = judge.endpoint.prices, list[bytes](), 0
-
-    def write_last() -> None:
-        part, data = parts[-1], b"".join(content)
-        part.digest = sha256(mark.encode() + data).hexdigest()
-        path = part.file(folder)
-        with disk_errors(path), replacing(path) as partial:
-            partial.write_bytes(data)
-
-    for position, exchange in to_ask.items():
-        lines, cost = list[bytes](), 0.0
-        for number, body in enumerate(judge.write_requests(exchange)):
-            identity = f"{position}-{exchange.content_digest}-{number}"
-            row = {"custom_id": identity, "method": "POST", "url": f"/v1{judge.batch_path}", "body": body}
-            line = f"{json.dumps(row)}\n".encode()  # in ASCII: a lone surrogate goes as its escape
-            lines.append(line)
-            cost += DISCOUNT * prices.cost(guess_tokens(body, len(line))) if prices else 0.0
-        size += sum(map(len, lines))
-        if not parts or len(content) + len(lines) > MOST_REQUESTS or size > MOST_FILE_BYTES:
-            if parts:
-                write_last()
-            parts.append(BatchPart(number=start + len(parts), first=position, last=position))
-            content, size = [], sum(map(len, lines))
-        content += lines
-        parts[-1].last = position
-        parts[-1].requests += len(lines)
-        parts[-1].cost_at_most += cost
-    if parts:
-        write_last()
-    return parts
-
-
-def collect_part(
-    judge: LanguageModelJudge,
-    part: BatchPart,
-    left: Mapping[int, Exchange],
-    files: Sequence[Path],
-    *,
-    key: Key,
-) -> Iterator[tuple[int, Judgment]]:
-    """Yield the judgments of a part with their positions; the caller removes them from `left`.
-
-    Files may be large, so they are read line by line, and only the replies of incomplete exchanges are in
-    memory. Damaged, duplicate and unknown lines are skipped; a request without a line has no reply.
-    """
-    expected = sorted(position for position in left if part.first <= position <= part.last)
-    wanted = len(judge.write_requests(left[expected[0]])) if expected else 0  # the same for all
-    waiting: dict[int, dict[int, Reply | CallFailed]] = {}
-    missing = CallFailed(f"batch {part.status}: this request is in none of its files")
-    for path in files:
-        for position, number, row in _answered(path, part, left, key):
-            replies = waiting.setdefault(position, {})
-            replies.setdefault(number, _reply(row, judge.endpoint))
-            if len(replies) >= wanted:
-                del waiting[position]
-                in_order = [replies[number] for number in sorted(replies)]
-                yield position, judge.read_replies(left[position], in_order[:wanted])
-    for position in expected:
-        if position in left:
-            replies = waiting.get(position, {})
-            in_order = [replies.get(number, missing) for number in range(wanted)]
-            yield position, judge.read_replies(left[position], in_order)
-
-
-def _answered(
-    path: Path, part: BatchPart, left: Mapping[int, Exchange], key: Key
-) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the requested lines whose exchange is unchanged, with its position and the sample's number."""
-    with disk_errors(path), path.open("rb") as lines:
-        for line in filter(None, read_lines(lines)):
-            try:
-                row = key.redact_in(json.loads(line))
-                first, digest, last = str(row["custom_id"]).split("-")
-                position, number = int(first), int(last)
-            except (ValueError, KeyError, TypeError, RecursionError):
-                continue
-            was_asked = first.isdecimal() and last.isdecimal() and part.first <= position <= part.last
-            if was_asked and position in left and left[position].content_digest == digest:
-                yield position, number, row
-
-
-def _reply(row: Mapping[str, Any], endpoint: Endpoint) -> Reply | CallFailed:
-    from empathy_judge.judge.llm.http_client import SHORT, error_message
-
-    response, error = row.get("response"), row.get("error")
-    raw = json.dumps(row, ensure_ascii=False)[:RAW]
-    if isinstance(error, dict) and error:
-        problem = printable(f"{error.get('code')}: {error.get('message') or ''}"[:SHORT])
-        return CallFailed(f"batch: {problem}", raw)
-    if not isinstance(response, dict):
-        return CallFailed("batch: a line without an answer", raw)
-    body, status = response.get("body"), response.get("status_code")
-    if status != 200:
-        message = printable(error_message(body)[:SHORT])
-        return CallFailed(f"HTTP {status}: {message}" if message else f"HTTP {status}", raw)
-    if not isinstance(body, dict):
-        return CallFailed("not JSON: a line without an object", raw)
-    used = read_tokens(body)
-    usage: dict[str, float] = {}
-    if used is not None:
-        usage = {"input_tokens": used.input, "output_tokens": used.output}
-        if endpoint.prices:
-            usage["cost"] = round(DISCOUNT * endpoint.prices.cost(used), 9)
-    return Reply(body, usage)
 
 
 def score_batch(
@@ -229,66 +90,61 @@ def score_batch(
         raise UserError(
             f"--batch: the judge {judge.name!r} does not support batches; prompted and decision judges do"
         )
-    batch = BatchRun(judge, exchanges, run, limit)
     try:
-        while batch.prepare():
-            batch.submit_all()
-            batch.collect_all()
-            if batch.state.open and not wait:
-                done = sum(part.done for part in batch.state.open)
-                requests = sum(part.requests for part in batch.state.open)
+        batch = BatchRun(judge, exchanges, run)
+        while batch.prepare(limit):
+            batch.submit()
+            for part in batch.open_parts:
+                batch.collect(part)
+            if (parts := batch.open_parts) and not wait:
+                done, requests = (sum(getattr(part, name) for part in parts) for name in ("done", "requests"))
                 raise BatchUnderWay(
                     f"submitted: {done:,} of {requests:,} requests done; run the command again later"
                 )
-            if batch.state.open:
+            if parts:
                 sleep(POLL_SECONDS)
     finally:
-        batch.close()
+        judge.endpoint.close()
 
 
 class BatchRun:
     """A run's batches, resumed where they stand."""
 
-    def __init__(
-        self, judge: LanguageModelJudge, exchanges: Iterable[Exchange], run: Run, limit: int | None
-    ) -> None:
-        self.judge, self.run, self.limit = judge, run, limit
-        self.state = read_state(run.folder) or BatchState(base_url=judge.endpoint.base_url, mark=token_hex(8))
-        if self.state.open and self.state.base_url != judge.endpoint.base_url:
+    def __init__(self, judge: LanguageModelJudge, exchanges: Iterable[Exchange], run: Run) -> None:
+        self.judge, self.endpoint, self.run, self.folder = judge, judge.endpoint, run, run.folder
+        self.key = Key(self.endpoint.key_env)
+        self.state = self._read_state()
+        if self.open_parts and self.state.base_url != self.endpoint.base_url:
             raise UserError(
-                f"{run.folder}: its batches are at {self.state.base_url}, not at {judge.endpoint.base_url}; "
+                f"{run.folder}: its batches are at {self.state.base_url}, not at {self.endpoint.base_url}; "
                 "set that base_url again until they are collected"
             )
-        self.state.base_url = judge.endpoint.base_url
         for part in self.state.parts:
             if part.is_collected:  # a command was killed before it could delete the files
-                self._clear(part)
-        reach = limit  # or further, where an earlier command submitted more
-        if limit is not None:
-            reach = max([limit, *(part.last + 1 for part in self.state.open)])
-        self.left = dict(still_to_judge(exchanges, run, reach))  # by position in the input
-        self.client, self.key = judge.endpoint.open_client(), Key(judge.endpoint.key_env)
+                self._delete_files(part)
+        self.left = dict(still_to_judge(exchanges, run, None))  # by position in the input
 
-    def prepare(self) -> bool:
+    @property
+    def open_parts(self) -> list[BatchPart]:
+        """The parts not collected yet."""
+        return [part for part in self.state.parts if not part.is_collected]
+
+    def prepare(self, limit: int | None) -> bool:
         """Judge the first exchange directly, write the others as parts, and return whether one is open."""
-        wanted = [place for place in self.left if self.limit is None or place < self.limit]
-        if wanted and not self.state.open:
-            first, *rest = wanted
+        wanted = [position for position in self.left if limit is None or position < limit]
+        if wanted and not self.open_parts:
             if self.judge.reask:  # before anything is paid for
                 raise UserError("--batch: not with reask = 1, which needs sequential calls")
-            self._keep(first, self.judge.judge(self.left[first]))
-            to_ask, start = {place: self.left[place] for place in rest}, len(self.state.parts) + 1
-            # The files first, then the state that names them.
-            self.state.parts += write_parts(
-                self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start
-            )
-            if rest:
+            self.state.base_url = self.endpoint.base_url
+            self._keep(wanted[0], self.judge.judge(self.left[wanted[0]]))
+            if wanted[1:]:  # the files first, then the state that names them
+                self.state.parts += self._write_parts(wanted[1:])
                 self._save()
-        return bool(self.state.open)
+        return bool(self.open_parts)
 
-    def submit_all(self) -> None:
+    def submit(self) -> None:
         """Submit the parts that are not submitted yet."""
-        budget, waiting = self.judge.endpoint.budget, [part for part in self.state.open if not part.batch_id]
+        budget, waiting = self.endpoint.budget, [part for part in self.open_parts if not part.batch_id]
         cost = sum(part.cost_at_most for part in waiting)
         if budget.most is not None and budget.spent + cost > budget.most:
             raise BudgetSpent(
@@ -296,150 +152,196 @@ class BatchRun:
                 f"{budget.most:g} is spent. Nothing was submitted. Raise --max-cost"
             )
         for part in waiting:
-            self._submit(part)
+            batch = self._ask(_find, part.digest)
+            if batch is None and not part.file_id:
+                part.file_id = self._ask(_upload, self._file(part)).id
+                self._save()
+            if batch is None:  # not retried: after a time-out the server may have accepted it
+                batch = self._ask(_create, part, f"/v1{self.judge.batch_path}", retries=0)
+            part.batch_id = batch.id
+            self._save()
 
-    def collect_all(self) -> None:
-        """Update the state of each part, and download the answers of those that have ended."""
-        for part in self.state.open:
-            self._update(part)
+    def collect(self, part: BatchPart) -> None:
+        """Update the state of a part; if it has ended, download its answers and save the judgments."""
+        batch: Batch = self._ask(lambda client: client.batches.retrieve(part.batch_id))
+        counts, has_failed = batch.request_counts, batch.status == "failed"
+        part.done = counts.completed + counts.failed if counts else 0
+        if has_failed:  # as a whole: it can be submitted again
+            part.batch_id, part.file_id, part.done = "", "", 0
+        self._save()
+        if has_failed:
+            errors = batch.errors and batch.errors.data
+            message = self.key.redact(str(errors[0].message if errors else "no reason given"))[:300]
+            raise OperationalError(
+                f"{self.state.base_url}: the batch {batch.id} failed: {message}; run the command again"
+            )
+        if batch.status not in ("completed", "expired", "cancelled"):
+            return
+        files = {"output": batch.output_file_id, "error": batch.error_file_id}
+        paths = {self._file(part, kind): file_id for kind, file_id in files.items() if file_id}
+        for path, file_id in paths.items():
+            if not path.exists():  # else an earlier command has downloaded it
+                self._ask(_download, file_id, path, (1 + part.requests) * LARGEST_LINE)
+        missing = CallFailed(f"batch {batch.status}: this request is in none of its files")
+        for position, replies in self._read_replies(part, paths, missing):
+            self._keep(position, self.judge.read_replies(self.left[position], replies))
+        part.is_collected = True
+        self._save()
+        self._delete_files(part)
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.client.close()
-        self.judge.endpoint.close()
+    def _read_replies(
+        self, part: BatchPart, paths: Iterable[Path], missing: CallFailed
+    ) -> Iterator[tuple[int, list[Reply | CallFailed]]]:
+        """Yield the replies to a part's requests, by position; the caller removes this from `left`.
+
+        Files may be large, so only the replies of incomplete exchanges are in memory. Damaged, duplicate and
+        unknown lines are skipped.
+        """
+        positions = [position for position in self.left if part.first <= position <= part.last]
+        each = len(self.judge.write_requests(self.left[positions[0]])) if positions else 0
+        waiting: dict[int, list[Reply | CallFailed]] = {position: [missing] * each for position in positions}
+        for path in paths:
+            for position, number, row in _read_rows(path, self.key):
+                replies = waiting.get(position, [])
+                if number < len(replies) and replies[number] is missing:
+                    replies[number] = self._read_reply(row)
+                    if missing not in replies:
+                        yield position, waiting.pop(position)
+        yield from waiting.items()
+
+    def _read_reply(self, row: Mapping[str, Any]) -> Reply | CallFailed:
+        """Return the reply in a line of the server's answers."""
+        from empathy_judge.judge.llm.http_client import SHORT, read_answer_body
+
+        response, error = row.get("response"), row.get("error")
+        if isinstance(error, dict) and error:
+            problem = f"batch: {error.get('code')}: {error.get('message') or ''}"
+            return CallFailed(printable(problem[:SHORT]), json.dumps(row)[:RAW])
+        if not isinstance(response, dict):
+            return CallFailed("batch: a line without an answer", json.dumps(row)[:RAW])
+        status, body = response.get("status_code"), json.dumps(response.get("body"))
+        answer = read_answer_body(status if isinstance(status, int) else 0, body, self.key)
+        if answer.body is None:
+            return CallFailed(answer.problem, answer.text[:RAW])
+        return Reply(answer.body, usage_of(read_tokens(answer.body), self.endpoint.prices, DISCOUNT))
+
+    def _write_parts(self, positions: Iterable[int]) -> list[BatchPart]:
+        """Write the requests about exchanges in parts; those about one exchange stay in one part."""
+        parts, content, size, prices = list[BatchPart](), list[bytes](), 0, self.endpoint.prices
+
+        def write_last() -> None:
+            for part in parts[-1:]:
+                path, data = self._file(part), b"".join(content)
+                part.digest = sha256(self.state.mark.encode() + data).hexdigest()
+                with disk_errors(path), replacing(path) as partial:
+                    partial.write_bytes(data)
+
+        for position in positions:
+            about, lines, cost = {"method": "POST", "url": f"/v1{self.judge.batch_path}"}, list[bytes](), 0.0
+            for number, body in enumerate(self.judge.write_requests(self.left[position])):
+                row = {"custom_id": f"{position}-{number}", **about, "body": body}
+                lines.append(f"{json.dumps(row)}\n".encode())  # in ASCII: a lone surrogate goes as its escape
+                cost += DISCOUNT * prices.cost(guess_tokens(body)) if prices else 0.0
+            size += sum(map(len, lines))
+            if not parts or len(content) + len(lines) > MOST_REQUESTS or size > MOST_FILE_BYTES:
+                write_last()
+                number = 1 + len(self.state.parts) + len(parts)
+                parts.append(BatchPart(number=number, first=position, last=position))
+                content, size = [], sum(map(len, lines))
+            content += lines
+            part, part.last = parts[-1], position
+            part.requests += len(lines)
+            part.cost_at_most += cost
+        write_last()
+        return parts
+
+    def _ask(self, send: Callable[..., Any], *given: Any, retries: int | None = None) -> Any:
+        """Return what `send` does with the client and what is given."""
+        answer = self.endpoint.client.ask(lambda client: send(client, *given), retries=retries)
+        problem = answer.problem
+        if not problem and answer.body is not None and not getattr(answer.body, "id", None):
+            problem = "the answer has no id: the server does not support the Batch API"
+        if problem:
+            raise OperationalError(
+                f"{self.endpoint.base_url}: {problem}; progress is saved: run the command again to resume"
+            )
+        return answer.body
 
     def _keep(self, position: int, judgment: Judgment) -> None:
         self.run.keep(position, judgment)
         del self.left[position]
 
-    def _submit(self, part: BatchPart) -> None:
-        batch = self._find(part)
-        if batch is None:
-            if not part.file_id:
-                part.file_id = _identity(self._upload(part.file(self.run.folder)))
-                self._save()
-            batch = self._create(part)
-        part.batch_id, part.status = _identity(batch), str(batch.get("status"))
-        self._save()
+    def _file(self, part: BatchPart, kind: str = "") -> Path:
+        """Return the file of a part's requests, or of the server's answers of `kind`."""
+        return self.folder / f"batch-{part.number}{kind and f'-{kind}'}.jsonl"
 
-    def _find(self, part: BatchPart) -> dict[str, Any] | None:
-        """Return the server's batch with the part's digest, if there is one that did not fail."""
-        query: dict[str, Any] = {"limit": 100}
-        while True:
-            page = self._ask("/batches", lambda client: client.batches.with_raw_response.list(**query))
-            rows = [row for row in page.get("data") or () if isinstance(row, dict)]
-            for row in rows:
-                is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
-                if is_ours and row.get("status") != "failed":
-                    return row
-            if not rows or not page.get("has_more"):
-                return None
-            query["after"] = _identity(rows[-1])
-
-    def _update(self, part: BatchPart) -> None:
-        batch = self._ask(
-            f"/batches/{part.batch_id}",
-            lambda client: client.batches.with_raw_response.retrieve(part.batch_id),
-        )
-        part.status = str(batch.get("status"))
-        counts = batch.get("request_counts") or {}
-        part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
-        if part.status == "failed":
-            self._start_over(part, batch)
-        self._save()
-        if part.status in ENDED:
-            self._collect(part, batch)
-
-    def _start_over(self, part: BatchPart, batch: Mapping[str, Any]) -> None:
-        """Reset a part that the server failed as a whole, and raise."""
-        batch_id = part.batch_id
-        part.batch_id = part.file_id = ""
-        part.done = 0
-        self._save()
-        errors = (batch.get("errors") or {}).get("data") or [{}]
-        message = self.key.redact(str(errors[0].get("message") or "no reason given"))[:300]
-        raise OperationalError(
-            f"{self.state.base_url}: the batch {batch_id} failed: {message}; run the command again"
-        )
-
-    def _collect(self, part: BatchPart, batch: Mapping[str, Any]) -> None:
-        files: list[Path] = []
-        for kind in ("output", "error"):
-            identity = batch.get(f"{kind}_file_id")
-            path = part.file(self.run.folder, kind)
-            if not identity:
-                continue
-            files.append(path)
-            if not path.exists():  # else an earlier command has downloaded it
-                self._download(str(identity), path, part)
-        for position, judgment in collect_part(self.judge, part, self.left, files, key=self.key):
-            self._keep(position, judgment)
-        part.is_collected = True
-        self._save()
-        self._clear(part)
-
-    def _clear(self, part: BatchPart) -> None:
-        with disk_errors(self.run.folder):
+    def _delete_files(self, part: BatchPart) -> None:
+        with disk_errors(self.folder):
             for kind in ("", "output", "error"):
-                part.file(self.run.folder, kind).unlink(missing_ok=True)
+                self._file(part, kind).unlink(missing_ok=True)
+
+    def _read_state(self) -> BatchState:
+        """Return the state that an earlier command left, or a new one."""
+        from pydantic import TypeAdapter, ValidationError
+
+        path = self.folder / FILE
+        with disk_errors(path):
+            if not path.exists():
+                return BatchState(base_url=self.endpoint.base_url, mark=token_hex(8))
+            content = path.read_bytes()
+        try:
+            return TypeAdapter(BatchState).validate_json(content)
+        except ValidationError as error:
+            key, problem = first_problem(error)
+            raise UserError(
+                f"{path}: damaged ({key}: {problem}); it records the submitted requests: restore it, or set "
+                "another --out to submit everything again"
+            ) from error
 
     def _save(self) -> None:
-        path = self.run.folder / FILE
+        path = self.folder / FILE
         with disk_errors(path), replacing(path) as unfinished:
             unfinished.write_text(f"{json.dumps(asdict(self.state), indent=1)}\n", encoding="utf-8")
 
-    def _create(self, part: BatchPart) -> dict[str, Any]:
-        """Submit a batch without retries: after a time-out the server may have accepted it."""
-        return self._ask(
-            "/batches",
-            lambda client: client.with_options(max_retries=0).batches.with_raw_response.create(
-                input_file_id=part.file_id,
-                endpoint=f"/v1{self.judge.batch_path}",
-                completion_window="24h",
-                metadata={MARK: part.digest},
-            ),
-        )
 
-    def _upload(self, path: Path) -> dict[str, Any]:
-        def send(client: Any) -> Any:
-            with disk_errors(path), path.open("rb") as stream:
-                file = (path.name, stream, "application/jsonl")
-                return client.files.with_raw_response.create(file=file, purpose="batch")
-
-        return self._ask("/files", send)
-
-    def _download(self, file_id: str, to: Path, part: BatchPart) -> None:
-        """Download a part's file completely or not at all."""
-        most = (1 + part.requests) * LARGEST_LINE
-
-        def send(client: Any) -> None:
-            with (
-                disk_errors(to),
-                replacing(to) as unfinished,
-                unfinished.open("wb") as out,
-                client.files.with_streaming_response.content(file_id) as response,
-            ):
-                for received in response.iter_bytes():
-                    if out.tell() + len(received) > most:
-                        raise OperationalError(
-                            f"{self.state.base_url}: the file {file_id} is larger than {most:,} bytes, "
-                            f"for {part.requests:,} requests; lower max_tokens"
-                        )
-                    out.write(received)
-
-        self._ask(f"/files/{file_id}/content", send)
-
-    def _ask(self, path: str, send: Callable[[Any], Any]) -> dict[str, Any]:
-        answer = self.client.ask(send)
-        if answer.body is None:
-            raise OperationalError(
-                f"{self.state.base_url}{path}: {answer.problem}; progress is saved: run the command again "
-                "to resume"
-            )
-        return answer.body
+def _find(client: "OpenAI", digest: str) -> "Batch | None":
+    """Return the server's batch with this digest, if there is one that did not fail."""
+    batches = client.batches.list(limit=100)
+    ours = (item for item in batches if (item.metadata or {}).get(MARK) == digest and item.status != "failed")
+    return next(ours, None)
 
 
-def _identity(answer: Mapping[str, Any]) -> str:
-    if not isinstance(answer.get("id"), str) or not answer["id"]:
-        raise OperationalError("the server's answer has no id: it does not support the Batch API")
-    return str(answer["id"])
+def _create(client: "OpenAI", part: BatchPart, url: Any) -> "Batch":
+    metadata = {MARK: part.digest}
+    return client.batches.create(
+        input_file_id=part.file_id, endpoint=url, completion_window="24h", metadata=metadata
+    )
+
+
+def _upload(client: "OpenAI", path: Path) -> "FileObject":
+    with disk_errors(path), path.open("rb") as stream:
+        return client.files.create(file=(path.name, stream, "application/jsonl"), purpose="batch")
+
+
+def _download(client: "OpenAI", file_id: str, to: Path, most: int) -> None:
+    """Download a file of at most so many bytes, completely or not at all."""
+    with (
+        disk_errors(to),
+        replacing(to) as unfinished,
+        unfinished.open("wb") as out,
+        client.files.with_streaming_response.content(file_id) as response,
+    ):
+        for received in response.iter_bytes():
+            if out.tell() + len(received) > most:
+                raise OperationalError(f"the file {file_id} is larger than {most:,} bytes; lower max_tokens")
+            out.write(received)
+
+
+def _read_rows(path: Path, key: Key) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the position and the number of the request, and the row, of each line that can be read."""
+    with disk_errors(path), path.open("rb") as lines:
+        for line in filter(None, read_lines(lines)):
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                row = key.redact_in(json.loads(line))
+                position, number = row["custom_id"].split("-")
+                yield int(position), int(number), row

@@ -95,21 +95,11 @@ def check_base_url(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
-def is_loopback(base_url: str) -> bool:
-    """Return whether a server is on this machine.
-
-    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("https://api.openai.com/v1")
-    (True, False)
-    """
-    return urlsplit(base_url).hostname in LOOPBACK
-
-
 @cache
-def _announce(base_url: str, key_env: str) -> None:
+def _announce(host: str, key_env: str) -> None:
     """Print, once a process, which host gets the texts and which variable's key."""
-    if key_env or not is_loopback(base_url):
-        with_key = f"with the key in {key_env}" if key_env else "without a key"
-        print(f"asking {urlsplit(base_url).netloc} {with_key}", file=sys.stderr, flush=True)
+    with_key = f"with the key in {key_env}" if key_env else "without a key"
+    print(f"asking {host} {with_key}", file=sys.stderr, flush=True)
 
 
 class Endpoint:
@@ -131,20 +121,27 @@ class Endpoint:
     ) -> None:
         self.base_url, self.model, self.key_env = check_base_url(base_url), model, key_env
         check_key_name(key_env)
-        _check_numbers(timeout=timeout, concurrency=concurrency, retries=retries)
-        _check_numbers(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
+        for name, number, least in (
+            ("timeout", timeout, 0.001),
+            ("concurrency", concurrency, 1),
+            ("retries", retries, 0),
+            ("requests_per_minute", requests_per_minute, 0),
+            ("tokens_per_minute", tokens_per_minute, 0),
+        ):
+            if not (isfinite(number) and number >= least):
+                raise UserError(f"{name}: must be at least {least}, not {number}")
         self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
+        self.is_local = urlsplit(base_url).hostname in LOOPBACK
         self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
-        if self.prices is None and not key_env and is_loopback(base_url):
+        if self.prices is None and not key_env and self.is_local:
             self.prices = Prices(input=0, output=0)  # our own machine charges nothing
         self.budget = Budget()
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process
-        self._in_flight = BoundedSemaphore(concurrency)
-        self._stopped = Event()
+        self.stopped = Event()
+        self.in_flight = BoundedSemaphore(concurrency)
+        self.lock, self._first = Lock(), Lock()
         self._client: ServerClient | None = None
-        self._lock = Lock()
-        self._first = Lock()
         self._is_tried, self._refused = False, ""
         self._answered = self._failed_in_a_row = 0
 
@@ -159,30 +156,26 @@ class Endpoint:
                 f"a cost limit needs prices, and none is known for {self.model!r}; "
                 "set prices = {input = ..., output = ...} in the judge's file, USD per million tokens"
             )
-        # A lone surrogate cannot be encoded.
-        body = json.loads(SURROGATE.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
-        size, started = len(json.dumps(body)), monotonic()
-        call = _Call(self, guess_tokens(body, size))
-        answer = self._send_first(call, path, body) or call.send(path, body)
+        call, started = _Call(self, path, body), monotonic()
+        answer = self._send_first(call) or call.send()
         if answer.body is None:
             raise self._explain(answer, call)
-        with self._lock:
+        with self.lock:
             self._answered += 1
             self._failed_in_a_row = 0
-        used = read_tokens(answer.body)
-        tokens = {"input_tokens": used.input, "output_tokens": used.output} if used else {}
+        tokens = {"input_tokens": call.used.input, "output_tokens": call.used.output} if call.used else {}
         cost = {"cost": round(call.cost, 9)} if self.prices else {}
         took = {"seconds": round(monotonic() - started, 3), "calls": call.tries}
         return Reply(answer.body, tokens | cost | took)
 
-    def _send_first(self, call: "_Call", path: str, body: Mapping[str, Any]) -> "ServerAnswer | None":
+    def _send_first(self, call: "_Call") -> "ServerAnswer | None":
         """Send the first call while all others wait, so that a wrong key costs one; None for the others."""
         with self._first:
             if self._refused:
                 raise OperationalError(self._refused)
             if self._is_tried:
                 return None
-            answer = call.send(path, body)
+            answer = call.send()
             if answer.status in KEY_REFUSED:
                 self._refused = str(self._explain(answer, call))
             self._is_tried = answer.status not in FATAL | KEY_REFUSED
@@ -194,18 +187,24 @@ class Endpoint:
 
     def stop(self) -> None:
         """End all calls at their next try; `close` undoes this."""
-        self._stopped.set()
+        self.stopped.set()
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones. Not while calls are under way."""
-        with self._lock:
+        with self.lock:
             if self._client:
                 self._client.close()
             self._client, self._refused = None, ""
-            self._stopped.clear()
+            self.stopped.clear()
 
-    def open_client(self, *, timeout: float | None = None, retries: int | None = None) -> "ServerClient":
-        """Open a client for this server, by default with its own time-out and retries."""
+    @property
+    def client(self) -> "ServerClient":
+        """The client for this server, until the endpoint is closed."""
+        with self.lock:
+            self._client = self._client or self._open_client()
+            return self._client
+
+    def _open_client(self) -> "ServerClient":
         try:
             from empathy_judge.judge.llm.http_client import ServerClient
         except ImportError:
@@ -213,81 +212,73 @@ class Endpoint:
                 f"calling a server needs the package openai: {install_hint('prompted')}"
             ) from None
         key = Key(self.key_env)
-        if key.headers and urlsplit(self.base_url).scheme != "https" and not is_loopback(self.base_url):
+        if key.headers and not self.base_url.startswith("https:") and not self.is_local:
             raise UserError(
                 f"base_url: {self.base_url}: the key in {key.name} would be sent unencrypted; use https, a "
                 "tunnel to 127.0.0.1, or remove key_env"
             )
-        client = ServerClient(
-            base_url=self.base_url,
-            key=key,
-            timeout=self.timeout if timeout is None else timeout,
-            retries=self.retries if retries is None else retries,
-            stopped=self._stopped,
+        if key.name or not self.is_local:
+            _announce(urlsplit(self.base_url).netloc, key.name)
+        return ServerClient(
+            base_url=self.base_url, key=key, timeout=self.timeout, retries=self.retries, stopped=self.stopped
         )
-        _announce(self.base_url, key.name)
-        return client
 
     def _explain(self, answer: "ServerAnswer", call: "_Call") -> Exception:
         """Return the error of a failed call: its own, or that of the whole run."""
-        problem = answer.problem
+        problem, status = answer.problem, answer.status
         # Only of a failure that was retried, so that a run counts the same failure under the same words.
-        if call.tries > 1 and (answer.status >= 500 or answer.status in (0, 408, 409, 429)):
+        if call.tries > 1 and (answer.wait is not None or answer.may_have_cost):
             what, colon, rest = problem.partition(": ")
             problem = f"{what} after {call.tries} tries{colon}{rest}"
-        with self._lock:
+        with self.lock:
             is_first = not self._answered
             # A refused request predicts nothing about the others; many without an answer do.
-            if answer.status < 400 or answer.status >= 500 or answer.status == 429:
-                self._failed_in_a_row += 1
+            self._failed_in_a_row += status < 400 or status >= 500 or status == 429
             failed = self._failed_in_a_row
-        if answer.is_unreachable:
-            return self._fatal(problem, "check that the server runs at this address.")
+        fix = ""
         # A gateway also answers 403 to a single text: then others have been answered before.
-        is_redirect = 300 <= answer.status < 400
-        if answer.status in FATAL or is_redirect or (answer.status == 403 and is_first):
+        if status in FATAL or 300 <= status < 400 or (status == 403 and is_first):
             key = f"the key in the variable {self.key_env}" if self.key_env else "key_env (no key was sent)"
-            others = "" if answer.status in KEY_REFUSED else "base_url, model and "
-            return self._fatal(problem, f"check {others}{key}.")
-        if answer.status == 429 and ("insufficient_quota" in answer.text or "billing" in answer.text):
-            return self._fatal(problem, "raise the quota with the provider.")
-        if failed >= GIVE_UP_AFTER:
-            return self._fatal(f"{failed} consecutive calls failed; the last: {problem}", "try again later.")
-        usage = {"cost": call.cost} if call.cost else {}
-        return CallFailed(problem, answer.text[:RAW], usage)
-
-    def _fatal(self, problem: str, fix: str) -> OperationalError:
+            fix = f"check {key}" if status in KEY_REFUSED else f"check base_url, model and {key}"
+        elif answer.is_unreachable:
+            fix = "check that the server runs at this address"
+        elif status == 429 and ("insufficient_quota" in answer.text or "billing" in answer.text):
+            fix = "raise the quota with the provider"
+        elif failed >= GIVE_UP_AFTER:
+            fix, problem = "try again later", f"{failed} consecutive calls failed; the last: {problem}"
+        if not fix:
+            return CallFailed(problem, answer.text[:RAW], {"cost": call.cost} if call.cost else {})
         return OperationalError(
-            f"{self.base_url}, model {self.model!r}: {problem}; {fix} "
+            f"{self.base_url}, model {self.model!r}: {problem}; {fix}. "
             "Finished judgments are saved: run the command again to resume"
         )
 
 
 class _Call:
-    """One call: its tries, and what they cost or may have cost."""
+    """One call: its tries, the tokens that it used, and what it cost or may have cost."""
 
-    def __init__(self, endpoint: Endpoint, guess: TokenCounts) -> None:
-        self.endpoint, self.guess = endpoint, guess
-        self.tries, self.cost = 0, 0.0
-        self.estimate = self.reserved = endpoint.prices.cost(guess) if endpoint.prices else 0.0
+    def __init__(self, endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> None:
+        # A lone surrogate cannot be encoded.
+        self.body = json.loads(SURROGATE.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
+        self.endpoint, self.path, self.tries, self.cost = endpoint, path, 0, 0.0
+        self.guess = guess_tokens(self.body)
+        self.used: TokenCounts | None = None
+        self.estimate = self.reserved = endpoint.prices.cost(self.guess) if endpoint.prices else 0.0
 
-    def send(self, path: str, body: Mapping[str, Any]) -> "ServerAnswer":
+    def send(self) -> "ServerAnswer":
         """Send the request within the limits, and settle its cost."""
-        endpoint = self.endpoint
-        with endpoint._lock:
-            client = endpoint._client = endpoint._client or endpoint.open_client()
+        endpoint, cost, client = self.endpoint, 0.0, self.endpoint.client
         self.reserved = endpoint.budget.reserve(self.estimate)
-        cost = 0.0
         try:
-            with endpoint._in_flight:
-                endpoint._stopped.wait(endpoint.pace.take(monotonic(), tokens=self.guess.total))
-                answer = client.post(path, body, self.begin_try)
-            used = read_tokens(answer.body or {})
-            if used:
+            with endpoint.in_flight:
+                endpoint.stopped.wait(endpoint.pace.take(monotonic(), tokens=self.guess.total))
+                answer = client.post(self.path, self.body, self.begin_try)
+            if used := read_tokens(answer.body or {}):
                 endpoint.pace.correct(tokens=used.total - self.guess.total)
                 cost = endpoint.prices.cost(used) if endpoint.prices else 0.0
             elif answer.body is not None or answer.may_have_cost:
                 cost = self.reserved
+            self.used = used
             return answer
         finally:
             endpoint.budget.settle(self.reserved, cost, estimate=self.estimate)
@@ -297,7 +288,7 @@ class _Call:
         """Check before each try that somebody waits for it and that the budget covers it."""
         endpoint = self.endpoint
         raise_if_cancelled()
-        if endpoint._stopped.is_set():
+        if endpoint.stopped.is_set():
             raise OperationalError(
                 f"{endpoint.base_url}: stopped before an answer came; finished judgments are saved"
             )
@@ -306,7 +297,7 @@ class _Call:
             self.cost += self.reserved
             endpoint.budget.check(self.reserved)
         self.tries += 1
-        with endpoint._lock:
+        with endpoint.lock:
             endpoint.calls += 1
 
 
@@ -336,11 +327,8 @@ class LanguageModelJudge(EndpointUser, Judge):
         return (self.endpoint,)
 
     def most_cost(self, exchange: Exchange) -> float | None:
-        bodies = self.write_requests(exchange)
-        if (prices := self.endpoint.prices) is None:
-            return None
-        calls = (guess_tokens(body, len(json.dumps(body))) for body in bodies)
-        return sum(map(prices.cost, calls)) * (1 + self.reask)
+        bodies, prices = self.write_requests(exchange), self.endpoint.prices
+        return prices and sum(prices.cost(guess_tokens(body)) for body in bodies) * (1 + self.reask)
 
     @abstractmethod
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
@@ -349,10 +337,3 @@ class LanguageModelJudge(EndpointUser, Judge):
     @abstractmethod
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """Read the judgment from the replies to these requests."""
-
-
-def _check_numbers(**numbers: float) -> None:
-    for name, number in numbers.items():
-        least = {"timeout": 0.001, "concurrency": 1}.get(name, 0)
-        if not (isfinite(number) and number >= least):
-            raise UserError(f"{name}: must be at least {least}, not {number}")

@@ -1,11 +1,13 @@
-"""OpenAI's client to one server, restricted to our key and to bounded answers; it retries by itself."""
+"""OpenAI's client to one server, restricted to our key and to bounded answers, and the retries of a call."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from random import random
 from ssl import SSLContext
-from threading import Event, local
+from threading import Event
 from time import monotonic
 from typing import Any, Final
 
@@ -18,37 +20,31 @@ from empathy_judge.judge.llm.keys import Key
 MOST_BYTES: Final = 8 << 20
 SHORT: Final = 160  # characters of a server's message in a problem
 CONNECT_SECONDS: Final = 10.0
-LONGEST_WAIT: Final = 60.0  # seconds before a retry, whatever Retry-After says
+LONGEST_WAIT: Final = 60.0  # seconds; a server that asks for more is not asked again
 NO_PROXY: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")  # for this machine
-SPENT_QUOTAS: Final = (b"insufficient_quota", b"billing_hard_limit_reached")
-NO_RETRY: Final = {"x-should-retry": "false"}  # the client's own convention
+SPENT_QUOTAS: Final = ("insufficient_quota", "billing_hard_limit_reached")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswer:
-    """The outcome of a call: the JSON object of the answer as `body`, or else the `problem`.
+    """The outcome of a call: what was answered as `body`, or else the `problem`.
 
     `may_have_cost`: no complete answer came, but the server may have done the work and charge for it.
+    `wait`: the seconds that the server asks to wait before another try, 0 if it does not say; None if another
+    try would fail too.
     """
 
     status: int = 0
     text: str = ""
-    body: dict[str, Any] | None = None
+    body: Any = None
     problem: str = ""
     is_unreachable: bool = False
     may_have_cost: bool = False
+    wait: float | None = None
 
 
-class _Failed(openai.OpenAIError):
-    """A failure that the client does not retry: it passes on its own exceptions."""
-
-    def __init__(self, answer: ServerAnswer) -> None:
-        super().__init__(answer.problem)
-        self.answer = answer
-
-
-class _Interrupted(openai.OpenAIError):
-    """An exception of `on_try`, which is the cause of this one."""
+class TooLarge(httpx.TransportError):
+    """An answer larger than `MOST_BYTES`."""
 
 
 @cache
@@ -60,7 +56,7 @@ def _trusted() -> SSLContext:
 class _BoundedClient(httpx.Client):
     """An HTTP client that sends our key, follows no redirect and reads at most `MOST_BYTES`."""
 
-    def __init__(self, key: Key, timeout: float, stopped: Event) -> None:
+    def __init__(self, key: Key, timeout: float) -> None:
         super().__init__(
             headers={"Accept-Encoding": "identity"},
             verify=_trusted(),
@@ -68,30 +64,15 @@ class _BoundedClient(httpx.Client):
             follow_redirects=False,  # the key is for this server only
             mounts=dict.fromkeys(NO_PROXY),
         )
-        self.key, self.seconds, self.stopped = key, timeout, stopped
-        self.has_answered = False
-        self.call = local()  # with `on_try` and `was_unanswered`
+        self.key, self.seconds, self.has_answered = key, timeout, False
 
     def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
-        try:
-            self.call.on_try(self.call.was_unanswered)
-        except Exception as error:
-            raise _Interrupted from error
-        self.call.was_unanswered = False
         request.headers.pop("Authorization", None)
         request.headers.update(self.key.headers)
-        try:
-            response = super().send(request, stream=True, **options)
-            # Never decompressed: a small answer could expand to gigabytes.
-            response.headers.pop("content-encoding", None)
-            return response if stream else self._read(response)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            if self.has_answered:
-                raise
-            raise _Failed(self.explain(error)) from None
-        except httpx.TransportError:
-            self.call.was_unanswered = True
-            raise
+        response = super().send(request, stream=True, **options)
+        # Never decompressed: a small answer could expand to gigabytes.
+        response.headers.pop("content-encoding", None)
+        return response if stream else self._read(response)
 
     def _read(self, response: httpx.Response) -> httpx.Response:
         """Read a whole answer within the time-out and the size limit."""
@@ -100,90 +81,98 @@ class _BoundedClient(httpx.Client):
             for part in response.iter_raw():
                 content += part
                 if len(content) > MOST_BYTES:
-                    problem = f"answer larger than {MOST_BYTES >> 20} MB"
-                    raise _Failed(ServerAnswer(problem=problem, may_have_cost=True))
+                    raise TooLarge(f"answer larger than {MOST_BYTES >> 20} MB")
                 if monotonic() > deadline:
                     raise httpx.ReadTimeout("the answer takes too long")
         finally:
             response.close()
         self.has_answered = True
-        headers = response.headers
-        if response.status_code == 501 or any(word in content for word in SPENT_QUOTAS):
-            headers.update(NO_RETRY)
         return httpx.Response(
-            response.status_code, headers=headers, content=bytes(content), request=response.request
+            response.status_code, headers=response.headers, content=bytes(content), request=response.request
         )
-
-    def explain(self, error: BaseException) -> ServerAnswer:
-        """Return what an error of the HTTP library means for the call."""
-        if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
-            problem = f"no connection: {self.key.redact(str(error)) or type(error).__name__}"
-            return ServerAnswer(problem=problem, is_unreachable=True)
-        if isinstance(error, httpx.TimeoutException):
-            return ServerAnswer(problem="timed out", may_have_cost=True)
-        if isinstance(error, httpx.TransportError):
-            return ServerAnswer(problem="incomplete answer", may_have_cost=True)
-        raise error
-
-
-class _StoppableClient(openai.OpenAI):
-    """OpenAI's client, with waits between tries that end when the endpoint is stopped."""
-
-    def _sleep_for_retry(
-        self, *, retries_taken: int, max_retries: int, options: Any, response: httpx.Response | None
-    ) -> None:
-        headers = response.headers if response is not None else None
-        seconds = self._calculate_retry_timeout(max_retries - retries_taken, options, headers)
-        assert isinstance(self._client, _BoundedClient)
-        self._client.stopped.wait(min(seconds, LONGEST_WAIT))
 
 
 class ServerClient:
     """OpenAI's client to one server, for any number of threads; no retry is waited for once `stopped`."""
 
     def __init__(self, *, base_url: str, key: Key, timeout: float, retries: int, stopped: Event) -> None:
-        self._http = _BoundedClient(key, timeout, stopped)
+        self._key, self._retries, self._stopped = key, retries, stopped
+        self._http = _BoundedClient(key, timeout)
         omitted: dict[str, Any] = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
-        self._client = _StoppableClient(
+        self._client = openai.OpenAI(
             base_url=base_url,
             api_key="none",  # otherwise it takes OPENAI_API_KEY, whatever the server
             default_headers=omitted,
             timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
-            max_retries=retries,
+            max_retries=0,  # `ask` retries
             http_client=self._http,
         )
 
     def post(self, path: str, body: Any, on_try: Callable[[bool], None]) -> ServerAnswer:
-        """Post JSON; `on_try` is called before each try, with whether the last one may have cost."""
+        """Post JSON; the answer's `body` is a JSON object, whatever else it has."""
         return self.ask(lambda client: client.post(path, cast_to=httpx.Response, body=body), on_try)
 
     def ask(
-        self, send: Callable[[openai.OpenAI], Any], on_try: Callable[[bool], None] = lambda _: None
+        self,
+        send: Callable[[openai.OpenAI], Any],
+        on_try: Callable[[bool], None] = lambda _: None,
+        *,
+        retries: int | None = None,
     ) -> ServerAnswer:
-        """Call the client; `send` returns the response, or None where it has handled it."""
-        call = self._http.call
-        call.on_try, call.was_unanswered = on_try, False
+        """Call the client, and again where a failure may pass.
+
+        `on_try` is called before each try, with whether the last one may have cost.
+        """
+        left, pause = self._retries if retries is None else retries, 0.5
+        on_try(False)
+        while (answer := self._try(send)).wait is not None and left:
+            self._stopped.wait(answer.wait or pause * (1 - random() / 4))
+            left, pause = left - 1, min(8.0, 2 * pause)
+            on_try(answer.may_have_cost)
+        return answer
+
+    def _try(self, send: Callable[[openai.OpenAI], Any]) -> ServerAnswer:
         try:
             response = send(self._client)
-        except _Interrupted as interrupted:
-            assert interrupted.__cause__ is not None
-            raise interrupted.__cause__ from None
-        except _Failed as failed:
-            return failed.answer
         except openai.APIStatusError as error:
             response = error.response
-        except openai.APIConnectionError as error:
-            return self._http.explain(error.__cause__ or error)
-        except httpx.TransportError as error:  # while a stream was read
-            return self._http.explain(error)
-        if response is None:
-            return ServerAnswer(status=200, body={})
-        response = getattr(response, "http_response", response)
-        return read_answer_body(response.status_code, response.text, self._http.key)
+        except (openai.APIConnectionError, httpx.TransportError) as error:  # the latter from a stream
+            return self._explain(error.__cause__ or error)
+        except (openai.OpenAIError, ValueError) as error:
+            return ServerAnswer(status=200, problem=f"not an answer of this API: {type(error).__name__}")
+        if not isinstance(response, httpx.Response):
+            return ServerAnswer(status=200, body=response)
+        answer = read_answer_body(response.status_code, response.text, self._key)
+        return replace(answer, wait=_read_wait(answer, response.headers))
+
+    def _explain(self, error: BaseException) -> ServerAnswer:
+        """Return what an error of the HTTP library means for the call."""
+        if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+            problem = f"no connection: {self._key.redact(str(error)) or type(error).__name__}"
+            wait = 0.0 if self._http.has_answered else None
+            return ServerAnswer(problem=problem, is_unreachable=True, wait=wait)
+        if isinstance(error, TooLarge):
+            return ServerAnswer(problem=str(error), may_have_cost=True)
+        if isinstance(error, httpx.TransportError):
+            is_late = isinstance(error, httpx.TimeoutException)
+            problem = "timed out" if is_late else "incomplete answer"
+            return ServerAnswer(problem=problem, may_have_cost=True, wait=0.0)
+        raise error
 
     def close(self) -> None:
         """Close all connections."""
         self._client.close()
+
+
+def _read_wait(answer: ServerAnswer, headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait before another try, None if it would fail too."""
+    may_pass = answer.status in (408, 409, 429) or (answer.status >= 500 and answer.status != 501)
+    if not may_pass or any(word in answer.text for word in SPENT_QUOTAS):
+        return None
+    with suppress(ValueError):  # a date
+        seconds = float(headers.get("Retry-After", 0))
+        return seconds if 0 <= seconds <= LONGEST_WAIT else None
+    return 0.0
 
 
 def read_answer_body(status: int, text: str, key: Key) -> ServerAnswer:

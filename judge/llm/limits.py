@@ -1,5 +1,6 @@
 """Limits of an endpoint: calls and tokens per minute, and money by the price of tokens."""
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -108,13 +109,13 @@ def check_prices(prices: Mapping[str, float]) -> Prices:
     return Prices(**prices)
 
 
-def guess_tokens(body: Mapping[str, Any], size: int) -> TokenCounts:
-    """Estimate the tokens of a request of `size` bytes, rather too many than too few."""
+def guess_tokens(body: Mapping[str, Any]) -> TokenCounts:
+    """Estimate the tokens of a request, rather too many than too few."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or body.get("max_output_tokens")
     answers = body.get("n") or 1
     # Typed questions are answered without text.
     output = 0.0 if "questions" in body else float(limit or ANSWER_TOKENS) * float(answers)
-    return TokenCounts(input=size / CHARACTERS_A_TOKEN, output=output)
+    return TokenCounts(input=len(json.dumps(body)) / CHARACTERS_A_TOKEN, output=output)
 
 
 def read_tokens(body: Mapping[str, Any]) -> TokenCounts | None:
@@ -129,6 +130,14 @@ def read_tokens(body: Mapping[str, Any]) -> TokenCounts | None:
     cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None
     written = _count(usage, "output_tokens", "completion_tokens")
     return TokenCounts(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
+
+
+def usage_of(used: TokenCounts | None, prices: Prices | None, discount: float = 1.0) -> dict[str, float]:
+    """Return the usage that a judgment records of a call: its tokens and, with prices, its cost."""
+    if used is None:
+        return {}
+    cost = {"cost": round(discount * prices.cost(used), 9)} if prices else {}
+    return {"input_tokens": used.input, "output_tokens": used.output, **cost}
 
 
 def lasting_usage(usage: Mapping[str, float]) -> dict[str, float]:

@@ -22,10 +22,9 @@ PRICES = {"input": 100.0, "output": 1000.0}
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def ask(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> Iterator[Any]:
     """Starts a server with a script; gives it and an endpoint for it."""
     monkeypatch.setenv("TEST_KEY", SECRET)
-    monkeypatch.setattr("empathy_judge.judge.llm.http_client.LONGEST_WAIT", 0.0)
     opened: list[Any] = []
 
     def start(
@@ -239,8 +238,7 @@ def test_refused_requests_do_not_stop_the_run_once_one_was_answered(ask: Any, st
     assert len(server.calls) == 1 + 2 * GIVE_UP_AFTER, "none is sent again"
 
 
-def test_a_stop_ends_the_wait_and_nothing_is_tried_again(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("empathy_judge.judge.llm.http_client.LONGEST_WAIT", 60.0)
+def test_a_stop_ends_the_wait_and_nothing_is_tried_again(ask: Any) -> None:
     server, endpoint = ask(lambda call: Answer(status=429))
 
     def stop_and_fail(call: Call) -> Answer:

@@ -172,7 +172,8 @@ def _handler(owner: BatchServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             status, body = found
-            self.wfile.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            self.wfile.write(f"{head}\r\n\r\n".encode() + body)
 
         def log_message(self, *arguments: Any) -> None:
             """Say nothing."""
