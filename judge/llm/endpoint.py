@@ -328,7 +328,9 @@ class LanguageModelJudge(EndpointUser, Judge):
 
     def most_cost(self, exchange: Exchange) -> float | None:
         bodies, prices = self.write_requests(exchange), self.endpoint.prices
-        return prices and sum(prices.cost(guess_tokens(body)) for body in bodies) * (1 + self.reask)
+        if prices is None:
+            return None
+        return sum(prices.cost(guess_tokens(body)) for body in bodies) * (1 + self.reask)
 
     @abstractmethod
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:

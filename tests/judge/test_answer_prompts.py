@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from empathy_judge.commands.respond import check_answered
-from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
+from empathy_judge.data.errors import BudgetSpent, UserError
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.runs import FinishedRun
 from empathy_judge.data.tables import read_exchanges, read_rows, write_rows
@@ -169,8 +168,6 @@ def test_a_parameter_the_server_refuses_is_left_out_and_said(tmp_path: Path) -> 
     assert done.manifest["left_out"] == ["temperature"]
     assert done.manifest["counts"]["responses"] == 3
     assert insisted.manifest["counts"]["failed"] == 3, "what a person asked for is not dropped in silence"
-    with pytest.raises(OperationalError, match=r"no responses: HTTP 400: temp.* \(3\)"):
-        check_answered(insisted)
 
 
 def test_another_model_style_or_setting_in_a_folder_is_refused(tmp_path: Path) -> None:
