@@ -1,7 +1,7 @@
-"""The measurement of a night: every model's responses, made or read, and their judgments.
+"""The measurement of a night: every model's responses and their judgments.
 
     runs/<night>/<model>/answers-<digest>/   the model's replies, as `respond` stores them
-    runs/<night>/<model>/responses.jsonl     or a copy of a file's, whatever becomes of that later
+    runs/<night>/<model>/responses.jsonl     or a copy of those in a file
     runs/<night>/<model>/cut-short.jsonl     and those with finish_reason "length", which are not judged
     runs/<night>/<model>/judged-<digest>/    their judgments, as `score` stores them
     runs/<night>/anchors/judged-<digest>/    and of the anchors, by a judge behind an endpoint
@@ -25,7 +25,7 @@ from empathy_judge.data.readers.conversations import write_talk
 from empathy_judge.data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
 from empathy_judge.data.runs import discard_run
 from empathy_judge.data.storage import digest_file
-from empathy_judge.data.tables import read_exchanges, read_judgments, write_rows
+from empathy_judge.data.tables import Exchanges, read_exchanges, read_judgments, write_rows
 from empathy_judge.data.text import slug
 from empathy_judge.judge.base import Judge, load_judge
 from empathy_judge.judge.budget import Budget
@@ -44,14 +44,13 @@ from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResu
 from empathy_judge.reports.progress import progress
 
 Clock = Callable[[], datetime]
-FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # a manifest where none was asked
-
+FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # the manifest of a file
 CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightSetup:
-    """What a night is measured with; `stale` says why the calibration cannot be used, if one is wanted."""
+    """The judge, calibration and budget of a night; `stale` is why a wanted calibration cannot be used."""
 
     config: NightlyConfig
     night: str
@@ -83,7 +82,7 @@ class MeasuredModel:
 
 
 def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool) -> NightSetup:
-    """Load the judge and its calibration as of that night, with one budget for all who are asked."""
+    """Load the judge and its calibration as of that night, with one budget for all endpoints."""
     judge = load_judge(config.judge, unit=config.unit)
     budget = Budget(config.max_cost)
     judge.use_budget(budget)
@@ -108,7 +107,7 @@ def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool
 
 
 def date_of(night: str, clock: Clock) -> date:
-    """The date a night is named by, or today's."""
+    """Return the date that a night is named by, or today's."""
     try:
         return date.fromisoformat(night[:10])
     except ValueError:
@@ -150,10 +149,10 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
 
 
 def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]:
-    """Return the judgments of the anchors and their cost; a local judge judges them once for all nights."""
-    if setup.config.anchors is None:
-        return (), 0.0
+    """Return the judgments of the anchors and their cost; a local judge scores them once for all nights."""
     path = setup.config.anchors
+    if path is None:
+        return (), 0.0
     folder = setup.folder if setup.judge.endpoints else setup.config.runs
     run = score_responses(path, setup, folder / "anchors", "the anchors")
     digest = digest_file(path)[:16]
@@ -165,23 +164,21 @@ def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]
 
 
 def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """A copy of the model's rows in a file of responses; those that a server cut short are set aside."""
+    """Copy the model's rows of a file of responses; those that a server cut short are set aside."""
     taken, aside = folder / "responses.jsonl", folder / "cut-short.jsonl"
     source = Path(entry.responses.replace(NIGHT, setup.night))
     if not taken.exists() or setup.again:
         if not source.exists():  # made elsewhere every night, and tonight not yet
             raise OperationalError(f"{source}: no such file; run the command again once it exists")
-        every = list(read_exchanges(source))
+        every = list(Exchanges(source, unit=setup.config.unit))
         rows = [
             replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)
         ]
-        whole, cut_short = (
-            [item for item in rows if (item.extra.get("finish_reason") == "length") is is_cut]
-            for is_cut in (False, True)
-        )
         if not rows:
             names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
             raise UserError(f"{source}: no reply by {entry.name!r}; models in it: {names}")
+        cut_short = [item for item in rows if item.extra.get("finish_reason") == "length"]
+        whole = [item for item in rows if item.extra.get("finish_reason") != "length"]
         if not whole:
             raise OperationalError(f"{source}: every reply is {CUT_SHORT}")
         write_rows(aside, cut_short)
@@ -214,7 +211,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
 
 
 def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:
-    """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
+    """Score a file with tonight's judge; a complete run is read from its folder."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
     with progress(f"scoring {who}", "scored") as on_progress:
         request = ScoringRequest(
@@ -236,11 +233,11 @@ def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) 
 def _judged(model: str, responses: Path, run: SummarizedRun, setup: NightSetup) -> Iterator[JudgedResponse]:
     by_id = {item.id: item for item in read_judgments(run.folder / "judgments.jsonl")}
     scored = [item for item in by_id.values() if item.score is not None and item.flag is None]
-    # Marking takes several judgments a response: of a judge that is paid for each, none.
-    is_free = not setup.judge.endpoints
     worst = sorted(scored, key=lambda item: (item.score or 0.0, item.id))
     is_whole = setup.config.unit == CONVERSATION
-    marked = {item.id for item in worst[: setup.config.explain if is_free and not is_whole else 0]}
+    # An explanation takes several judgments, so none is asked of a judge behind an endpoint.
+    count = 0 if setup.judge.endpoints or is_whole else setup.config.explain
+    marked = {item.id for item in worst[:count]}
     for exchange in read_exchanges(responses):
         item = by_id.get(exchange.id)
         if item is None or item.flag is not None:  # those are for people to read
@@ -264,6 +261,6 @@ def _judged(model: str, responses: Path, run: SummarizedRun, setup: NightSetup) 
 
 
 def chances(item: Judgment) -> dict[str, Any]:
-    """Each label's probability by its name in the history."""
+    """Return each label's probability by its name in the history."""
     known = item.probabilities
     return {label.lower(): None if known is None else known[label] for label in LABELS}

@@ -1,11 +1,10 @@
 """One night from end to end: respond, score, correct, compare, gate, history, dashboard.
 
-The history is written once, in one transaction. Everything before that is in run folders that resume, and
-everything after it is made from the history. So the same command after any interruption ends in the same
-history, and a night that is stored is not asked for again, unless a model failed on it.
+The history is written once, in one transaction. All earlier steps resume from run folders, and all later ones
+are made from the history. So the same command after any interruption ends in the same history, and a stored
+night is not run again, unless a model failed on it.
 
-Nights that another judge or another version of it judged are not compared with: a new judge starts a new
-baseline. `nightly --again` judges an earlier night with the new one.
+A new judge or version starts a new baseline; `nightly --again` scores an earlier night with it.
 """
 
 from collections import defaultdict
@@ -25,7 +24,7 @@ from empathy_judge.data.files import locked
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 from empathy_judge.judge.base import WEIGHTS
-from empathy_judge.nightly.changes import SIDES, ModelChange, change_since, judge_shift, pair
+from empathy_judge.nightly.changes import SIDES, JudgeShift, ModelChange, change_since, judge_shift, pair
 from empathy_judge.nightly.config import NightlyConfig
 from empathy_judge.nightly.dashboard.build import build_dashboard
 from empathy_judge.nightly.gates import CheckedModel, check_gates, gravest
@@ -58,11 +57,10 @@ BUSY: Final = "another process is running this night; wait until it is done"
 
 
 def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = False) -> FinishedNight:
-    """Run or resume a night, or read it from the history; `again` judges it again and replaces it."""
+    """Run or resume a night, or read it from the history; `again` scores it again and replaces it."""
     with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
         there = history.night(config.name, night)
         if there is not None and not again and not there.failed:
-            # It stays as it is, so a config that has changed must not seem to have been used.
             if there.settings != config.digest:
                 raise UserError(
                     f"{config.path}: the night {night!r} of {config.name!r} is in the history with other "
@@ -73,14 +71,13 @@ def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = 
             setup = set_up_night(config, night, clock=clock, again=again)
             record, pinned = make_record(history, setup)
             is_new = history.add_night(record, pinned=pinned, instead=there is not None)
-        # As the history returns it, so that a night prints the same whenever it is asked for.
-        kept = history.night(config.name, night)
-        assert kept is not None
+        stored = history.night(config.name, night)  # a night prints the same whenever it is asked for
+        assert stored is not None
         if config.dashboard is not None:
             build_dashboard(history, config.dashboard)
     if config.outputs.junit is not None:
-        write_junit(check_outcomes(kept.gates), config.outputs.junit, name=config.name)
-    return FinishedNight(record=kept, is_new=is_new)
+        write_junit(check_outcomes(stored.gates), config.outputs.junit, name=config.name)
+    return FinishedNight(record=stored, is_new=is_new)
 
 
 def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[str]]:
@@ -94,23 +91,27 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     for entry in config.models:
         try:
             measured[entry.name] = measure(entry, setup)
-        except OperationalError as error:  # the others are measured all the same
+        except OperationalError as error:
             failed[entry.name] = str(error)
     judged = [item for model in measured.values() for item in model.judged]
     unresponsive = {name for name, model in measured.items() if model.result.is_unresponsive}
     emotions = sum_emotions(item for item in judged if item.model not in unresponsive)
-    checked = {
-        name: CheckedModel(result=ModelResult(model=name, n=0), unit=config.unit, failure=failed.get(name))
-        for name in earlier
+    changes = {
+        name: changes_of(model, earlier[name], setup, anchors)
+        for name, model in measured.items()
+        if name not in unresponsive
     }
-    for name, model in measured.items():
-        checked[name] = CheckedModel(
-            result=model.result,
+    checked = [
+        CheckedModel(
+            result=measured[name].result if name in measured else ModelResult(model=name, n=0),
             unit=config.unit,
-            changes={} if name in unresponsive else changes_of(model, earlier[name], setup, anchors),
+            changes=changes.get(name, {}),
             stale=setup.stale,
+            failure=failed.get(name),
         )
-    gates = check_gates(config.gates, checked.values())
+        for name in earlier
+    ]
+    gates = check_gates(config.gates, checked)
     gateless: dict[Outcome, Collection[str]] = {"failed": failed, "regression": unresponsive}
     outcomes = (*(item.outcome for item in gates), *(kind for kind, names in gateless.items() if names))
     status = gravest(outcomes) or "pass"
@@ -129,12 +130,12 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         rubric_note=setup.judge.rubric.note,
         judge_note=describe_new_judge(history, setup),
         stale=setup.stale,
-        judge_moved=next((model.moved for model in checked.values() if model.moved), None),
+        judge_moved=next((model.moved for model in checked if model.moved), None),
         anchors_cost=anchors_cost,
         failed=failed,
         study=compare_with_study(setup, list(measured.values())),
         models=tuple(model.result for model in measured.values()),
-        changes=tuple(change.record for model in checked.values() for change in model.changes.values()),
+        changes=tuple(change.record for model in changes.values() for change in model.values()),
         emotions=tuple(emotions),
         anchors=anchors,
         gates=gates,
@@ -180,13 +181,9 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
             sentences.append(describe_pair(models_pair, compared.margin, setup.config.unit))
         else:
             refused[models_pair.other, models_pair.reason or "unknown"].append(models_pair.one)
-    return (
-        *sentences,
-        *(
-            f"{listed(sorted(models))} cannot be compared with {other}: {reason}."
-            for (other, reason), models in refused.items()
-        ),
-    )
+    for (other, reason), models in refused.items():
+        sentences.append(f"{listed(sorted(models))} cannot be compared with {other}: {reason}.")
+    return tuple(sentences)
 
 
 # The models before tonight, from the history.
@@ -225,9 +222,9 @@ def check_baseline(history: History, setup: NightSetup) -> None:
             f"{place}: no night {pinned!r} of {config.name!r} in the history; "
             f"newest: {', '.join(newest) or 'none yet'}"
         )
-    if (night.judge, night.judge_version) != setup.judge_key:
+    if night.judge_key != setup.judge_key:
         raise UserError(
-            f"{place}: {pinned!r} was scored by {night.judge} {night.judge_version}, and the judge is now "
+            f"{place}: {pinned!r} was scored by {' '.join(night.judge_key)}, and the judge is now "
             f"{' '.join(setup.judge_key)}; score it again with `nightly {config.path} --night {pinned} "
             "--again`, or set another night"
         )
@@ -238,12 +235,12 @@ def check_baseline(history: History, setup: NightSetup) -> None:
 def describe_new_judge(history: History, setup: NightSetup) -> str | None:
     """Return a sentence where the judge is another than on the night before."""
     before = [night for night in history.nights(config=setup.config.name) if night.night < setup.night]
-    if not before or (before[-1].judge, before[-1].judge_version) == setup.judge_key:
+    if not before or before[-1].judge_key == setup.judge_key:
         return None
-    old = f"{before[-1].judge} {before[-1].judge_version}"
     return (
-        f"The judge is now {' '.join(setup.judge_key)}, after {old} on {before[-1].night}: earlier "
-        "nights are not compared. `nightly --again --night NAME` scores one of them again."
+        f"The judge is now {' '.join(setup.judge_key)}, after {' '.join(before[-1].judge_key)} on "
+        f"{before[-1].night}: earlier nights are not compared. `nightly --again --night NAME` scores one of "
+        "them again."
     )
 
 
@@ -263,39 +260,38 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             point
             for point in series.get(entry.name, ())
             if point.night.night < setup.night
-            and (point.night.judge, point.night.judge_version) == setup.judge_key
+            and point.night.judge_key == setup.judge_key
             and not point.result.is_unresponsive
         ]
         counted = [point for point in before if point.night.night >= (config.baseline or "")]
         pinned = [read(point.night.night) for point in counted[: config.baseline_nights]]
-        alike = [
-            night
-            for night in pinned
-            if not judge_shift(night.anchors, before=pinned[0], min_drift=config.min_judge_drift).moved
-        ]
-        lost = {point.night.night: point.result.unscored_share or 0.0 for point in before}
+        unmoved = [night for night in pinned if not shift_since(night.anchors, pinned[0], setup).moved]
+        unscored = {point.night.night: point.result.unscored_share or 0.0 for point in before}
         past: dict[Against, PastNight] = {}
         sums = []
-        if alike:
-            averaged = tuple(night.night for night in alike)
-            responses = tuple(chain.from_iterable(night.judgments for night in alike))
-            baseline = PastNight(
-                replace(alike[0], judgments=responses), averaged, fmean(lost[night] for night in averaged)
-            )
-            past["baseline"] = baseline
+        if unmoved:
+            names = tuple(night.night for night in unmoved)
+            responses = tuple(chain.from_iterable(night.judgments for night in unmoved))
+            record = replace(unmoved[0], judgments=responses)
+            past["baseline"] = baseline = PastNight(record, names, fmean(map(unscored.__getitem__, names)))
             sums = [_sums(point, baseline, setup, read) for point in counted[config.baseline_nights :]]
         if before:
             last = before[-1].night.night
-            past["last night"] = PastNight(read(last), (last,), lost[last])
+            past["last night"] = PastNight(read(last), (last,), unscored[last])
         by_label = {label: [night[label] for night in sums if night] for label, _, _ in SIDES}
         earlier[entry.name] = EarlierNights(past=past, sums=by_label)
     return earlier
 
 
+def shift_since(anchors: Sequence[AnchorResult], before: NightRecord, setup: NightSetup) -> JudgeShift:
+    """Return how far the judge moved from an earlier night to these anchors."""
+    return judge_shift(anchors, before=before, min_drift=setup.config.min_judge_drift)
+
+
 def changes_of(
     measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
 ) -> dict[str, ModelChange]:
-    """Return a model's changes since its baseline and since its last night, as far as there are such."""
+    """Return a model's changes since its baseline and since its last night, if it has them."""
     model, changes = measured.result.model, dict[str, ModelChange]()
     for against, then in earlier.past.items():
         change = change_since(
@@ -303,7 +299,7 @@ def changes_of(
             against,
             then.nights,
             pair(measured.judged, [item for item in then.record.judgments if item.model == model]),
-            judge_shift(anchors, before=then.record, min_drift=setup.config.min_judge_drift),
+            shift_since(anchors, then.record, setup),
             earlier=earlier.sums,
             models=len(setup.config.models),
             unscored=then.unscored,
@@ -323,7 +319,7 @@ def _sums(
         return None if stored.judge_moved else {label: NightSums(*sums[label]) for label, _, _ in SIDES}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
-    if judge_shift(then.anchors, before=baseline.record, min_drift=setup.config.min_judge_drift).moved:
+    if shift_since(then.anchors, baseline.record, setup).moved:
         return None
     of_model = [
         [item for item in record.judgments if item.model == point.result.model]

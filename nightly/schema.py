@@ -52,6 +52,11 @@ class Night:
         """The key of the night in the history."""
         return self.config, self.night
 
+    @property
+    def judge_key(self) -> tuple[str, str]:
+        """The judge's name and version."""
+        return self.judge, self.judge_version
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:

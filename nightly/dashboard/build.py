@@ -134,7 +134,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
             after=models[at + 1 :][:1],
             figures=model_figures(series, model),
         )
-    spans = groupby(nights, key=lambda night: (night.judge, night.judge_version, night.calibration))
+    spans = groupby(nights, key=lambda night: (night.judge_key, night.calibration))
     yield render(
         "judge.html",
         "judge",

@@ -197,8 +197,8 @@ def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
     marks = {}
     for at, (before, night) in enumerate(pairwise(nights), start=1):
         new = []
-        if (before.judge, before.judge_version) != (night.judge, night.judge_version):
-            new.append(f"judge {night.judge} {night.judge_version}".strip())
+        if before.judge_key != night.judge_key:
+            new.append(f"judge {' '.join(night.judge_key)}".strip())
         if before.calibration != night.calibration:
             new.append(f"calibration {(night.calibration or 'none')[:8]}")
         if before.config != night.config:

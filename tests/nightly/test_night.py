@@ -351,3 +351,24 @@ def test_night_to_night_variation_is_reported_and_widens_the_intervals(
     for text in (" ".join(done.stdout.split()), *pages):
         assert ("Night-to-night variation exceeds sampling noise by" in text) == (spread > 0)
     assert "beyond sampling, 14 nights" in pages[1]
+
+
+def test_conversations_in_files_are_scored_whole_and_paired_by_situation(tmp_path: Path) -> None:
+    path = write_files_config(tmp_path, 'unit = "conversation"\ncalibration = "none"\nanchors = "none"\n')
+    for night, reply in (("n1", "That sounds hard, tell me all about it."), ("n2", "Okay.")):
+        file = tmp_path / "r" / f"{night}.jsonl"
+        file.parent.mkdir(exist_ok=True)
+        texts = [[f"I lost my {thing}.", reply, "It hurts.", reply] for thing in ("job", "dog", "keys")]
+        roles = ("user", "assistant") * 2
+        rows = [
+            {
+                "model": "ann",
+                "messages": [{"role": r, "content": t} for r, t in zip(roles, said, strict=True)],
+            }
+            for said in texts
+        ]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        ran = run_night(read_config(path), night=night, clock=lambda: NOW)
+    assert (ran.record.unit, ran.record.models[0].n) == ("conversation", 3)
+    change = ran.record.changes[0]
+    assert change.prompts == 3 and change.total.value < 0
