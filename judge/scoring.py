@@ -287,7 +287,9 @@ def score_file(
         summary, cost = summarize(
             judged, judge, chosen, seed=request.seed, set_aside=run.set_aside_count, fits=fits.result()
         )
-        made.append(summary)
+        # As a later call reads it, digit by digit.
+        models = tuple(ScoredModel.from_dict(model.as_dict()) for model in summary.models)
+        made.append(replace(summary, models=models))
         if summary.flagged["count"]:
             write_reading_list(folder, source, judge.unit)
         return {
