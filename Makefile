@@ -16,9 +16,9 @@ PYTHONS ?= 3.11
 FAST_EXTRAS = calibrate nightly parquet prompted serve test
 EXTRAS = $(FAST_EXTRAS) check docs large optimize ray stores train
 # Extras with a lock of their own in requirements/: those that the images and the GitHub Action install.
-LOCKED_EXTRAS = excel head nightly parquet prompted serve stores
+LOCKED_EXTRAS = calibrate excel head nightly parquet prompted serve stores
 # Those that the commands need which `make demo` leads to; the others are large and read more kinds of files.
-DEMO_EXTRAS = nightly prompted serve
+DEMO_EXTRAS = calibrate nightly prompted serve
 
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said. --no-compile: half of the
@@ -146,7 +146,7 @@ build/types: pyproject.toml
 
 # All packages are in the lock, so none is looked for beside it; ours is built with the setuptools that are there.
 .venv/.run: .venv/.python pyproject.toml requirements-run.lock $(DEMO_EXTRAS:%=requirements/%.lock)
-	@echo "Installing what the commands need (about 375 MB on disk) ..."
+	@echo "Installing what the commands need (about 430 MB on disk) ..."
 	$(INSTALL) --no-deps --require-hashes -r requirements-run.lock $(DEMO_EXTRAS:%=-r requirements/%.lock)
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -301,10 +301,11 @@ def _reliability(paired: Paired) -> Reliability | None:
     if paired.probabilities is None:
         return None
     is_top, given = paired.rating == paired.levels, paired.probabilities[:, -1]
+    curve = reliability_curve(is_top, given, clusters=paired.clusters())
     return Reliability(
         label=paired.scale[-1],
-        curve=reliability_curve(is_top, given, clusters=paired.clusters()),
-        ece=calibration_error(is_top, given),
+        curve=curve,
+        ece=calibration_error(curve),
         log_loss=float(log_losses(paired.rating, paired.probabilities).mean()),
     )
 

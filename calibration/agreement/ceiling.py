@@ -4,22 +4,19 @@ It takes several ratings of one response. With one rating each, noise of the res
 the same: the ceiling is *not identifiable*.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from empathy_judge.calibration.agreement.metrics import (
-    coincidences_of,
-    level_counts,
-    ordinal_alpha,
-    qwk,
+    TABLE_STATISTICS,
+    alpha_of,
+    from_table,
+    library_value,
     refused_by_rarity,
-    table_of,
-    tables_of,
 )
-from empathy_judge.calibration.bootstrap import Draws, Sampled, resample_clusters, sum_draws
-from empathy_judge.calibration.cluster import cluster_sums
+from empathy_judge.calibration.bootstrap import Draws, Sampled, resample_clusters, sample
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers, Population
 from empathy_judge.calibration.pairing import Paired
 
@@ -119,49 +116,37 @@ class RatingGrid:
 
 
 def _alpha(grid: RatingGrid, drawn: Draws) -> Estimate:
-    pairs = coincidences_of(level_counts(grid.table, grid.levels)).reshape(grid.table.shape[1], -1)
-    each = sum_draws(cluster_sums(grid.clusters, pairs, drawn.shape[1]), drawn)
-    whole, tables = (sums.reshape(-1, grid.levels, grid.levels) for sums in (pairs.sum(axis=0), each))
-    alpha = Sampled(float(ordinal_alpha(whole)[0]), ordinal_alpha(tables)).estimate()
+    levels = np.arange(1, grid.levels + 1)
+    counts = (grid.table[:, :, None] == levels).sum(axis=0)
+    draws = [alpha_of(np.repeat(counts, times[grid.clusters], axis=0)) for times in drawn]
+    alpha = Sampled(alpha_of(counts), np.array(draws)).estimate()
     return refused_by_rarity({"alpha_ordinal": alpha}, grid.table)["alpha_ordinal"]
 
 
-def _shared_items(table: Floats, row: int) -> tuple[Integers, Floats]:
-    """Return the items this person shares with others, and the others' ratings of them."""
-    items = np.flatnonzero(np.isfinite(table[row]))
-    others = np.delete(table[:, items], row, axis=0)
-    is_shared = np.isfinite(others).any(axis=0)
-    return items[is_shared], others[:, is_shared]
-
-
 def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[LeftOut, ...]]:
-    """Person and judge against the median of the others, over all turns, and turn by turn."""
-    turns = []
-    for row in range(len(grid.raters)):
-        shared, others = _shared_items(grid.table, row)
-        medians = np.rint(np.nanmedian(others, axis=0)) if len(shared) else np.zeros(0)
-        turns.append((shared, grid.table[row, shared], medians))
-    left_out = tuple(
-        LeftOut(
-            rater=name,
-            responses=len(items),
-            person=_qwk(person, rest, grid.levels),
-            judge=_qwk(grid.judge[items], rest, grid.levels),
-        )
-        for name, (items, person, rest) in zip(grid.raters, turns, strict=True)
-        if len(items) >= MIN_SHARED
-    )
+    """Compare person and judge with the median of the others, over all turns, and turn by turn."""
+    turns, left_out = [], []
+    for row, name in enumerate(grid.raters):
+        items = np.flatnonzero(np.isfinite(grid.table[row]))
+        others = np.delete(grid.table[:, items], row, axis=0)
+        is_shared = np.isfinite(others).any(axis=0)
+        items, person = items[is_shared], grid.table[row, items[is_shared]]
+        rest = np.rint(np.nanmedian(others[:, is_shared], axis=0)) if len(items) else np.zeros(0)
+        turns.append((items, person, rest))
+        if len(items) >= MIN_SHARED:
+            kappas = [_kappa(labels, rest, grid.levels) for labels in (person, grid.judge[items])]
+            left_out.append(LeftOut(rater=name, responses=len(items), person=kappas[0], judge=kappas[1]))
     items, people, rest = (np.concatenate([turn[part] for turn in turns]) for part in range(3))
     items = items.astype(np.intp)
+    parties = {"person": people, "judge": grid.judge[items]}
+    qwk = TABLE_STATISTICS["qwk"]
+    statistics = {name: from_table(qwk, column, rest, grid.levels) for name, column in parties.items()}
+    sampled = sample(statistics, grid.clusters[items], drawn)
     person, judge = (
-        Sampled(
-            _qwk(labels, rest, grid.levels),
-            qwk(tables_of(labels, rest, grid.levels, grid.clusters[items], drawn)),
-        )
-        for labels in (people, grid.judge[items])
+        replace(sampled[name], value=_kappa(column, rest, grid.levels)) for name, column in parties.items()
     )
-    return person, judge, left_out
+    return person, judge, tuple(left_out)
 
 
-def _qwk(first: Floats, second: Floats, levels: int) -> float:
-    return float(qwk(table_of(first, second, levels)[None])[0])
+def _kappa(labels: Floats, rest: Floats, levels: int) -> float:
+    return library_value("qwk", rest.astype(np.intp), labels.astype(np.intp), levels)

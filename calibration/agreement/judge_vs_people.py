@@ -1,7 +1,7 @@
 """Agreement of a judge with people: every metric, with intervals over whole clusters of ratings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,22 +9,15 @@ from empathy_judge.calibration.agreement.level_errors import LevelErrors, level_
 from empathy_judge.calibration.agreement.metrics import (
     REASONS,
     TABLE_STATISTICS,
+    from_table,
+    library_value,
     matched_labels,
     refused_by_rarity,
     spearman_of,
-    table_of,
-    tables_of,
     unseen_variance,
 )
-from empathy_judge.calibration.bootstrap import (
-    Draws,
-    Sampled,
-    Statistic,
-    leaves_one_out,
-    replicate_clusters,
-    sample,
-)
-from empathy_judge.calibration.estimate import Estimate, Floats, Integers
+from empathy_judge.calibration.bootstrap import replicate_clusters, sample
+from empathy_judge.calibration.estimate import Estimate, Floats
 from empathy_judge.calibration.pairing import Cluster, Paired
 from empathy_judge.data.judgments import first_number
 from empathy_judge.data.records import LABELS
@@ -49,22 +42,41 @@ class Agreement:
 
 
 def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:
-    """Every metric of a judge against people, with intervals over whole batches.
+    """Return every metric of a judge against people, with intervals over whole batches.
 
-    Of the rating and the judge's label: `exact`, `balanced_accuracy`, `qwk` (Cohen's kappa with quadratic
-    weights) and Krippendorff's `alpha_ordinal`. `qwk_matched` takes, instead of the judge's label, its score
-    cut so that labels are as frequent as ratings: it measures the order only. Of the rating and the score:
-    `spearman`.
+    `exact`, `balanced_accuracy`, `qwk` and `alpha_ordinal` are of the rating and the judge's label,
+    `spearman` of the rating and the score; see `library_value`. `qwk_matched` is of the score cut into labels
+    as frequent as the ratings: it measures the order only.
 
-    With fewer than four raters the intervals are over prompts, and say nothing of people: `population`.
-    Those that allow for chance are undefined where people or the judge nearly always gave one label.
+    With fewer than four raters the intervals are over prompts: see `population`. Metrics that allow for
+    chance are undefined where people or the judge nearly always gave one label.
     """
-    kind = paired.cluster_kind
+    from sklearn.metrics import confusion_matrix
+
+    kind, ratings, levels = paired.cluster_kind, paired.rating, paired.levels
     codes = paired.clusters(kind)
     count = int(codes.max()) + 1 if len(codes) else 0
     drawn = replicate_clusters(count, rng=rng, draws=draws)
-    table = table_of(paired.rating, paired.label, paired.levels)
-    metrics = _estimates(paired, table, codes, drawn)
+    confusion = confusion_matrix(ratings, paired.label, labels=np.arange(1, levels + 1))
+    columns = dict.fromkeys(TABLE_STATISTICS, paired.label)
+    columns["qwk_matched"] = matched_labels(ratings, paired.score, levels)
+    statistics = {
+        name: from_table(TABLE_STATISTICS[name.removesuffix("_matched")], ratings, column, levels)
+        for name, column in columns.items()
+    }
+    sampled = sample(statistics | {"spearman": spearman_of(ratings, paired.score)}, codes, drawn)
+    columns["spearman"] = paired.score
+    estimates = {}
+    for name, item in sampled.items():
+        value = library_value(name.removesuffix("_matched"), ratings, columns[name], levels)
+        unseen = unseen_variance(confusion) if name == "balanced_accuracy" else 0.0
+        is_part = name in ("exact", "balanced_accuracy")
+        estimates[name] = replace(item, value=value).estimate(
+            low=0.0 if is_part else -np.inf, high=1.0, scale="logit" if is_part else "z", unseen=unseen
+        )
+    metrics = refused_by_rarity(estimates, ratings, paired.label)
+    # Matched labels are as rare as people's labels, whatever the judge gave.
+    metrics |= refused_by_rarity({"qwk_matched": estimates["qwk_matched"]}, ratings)
     return Agreement(
         scale=paired.scale,
         clusters=kind,
@@ -72,38 +84,9 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         draws=len(drawn),
         metrics=metrics,
         undefined={name: REASONS[name] for name, item in metrics.items() if not np.isfinite(item.value)},
-        confusion=tuple(tuple(int(cell) for cell in row) for row in table),
+        confusion=tuple(map(tuple, confusion.tolist())),
         levels=level_errors(paired.model, *good_or_mean(paired), codes, drawn),
     )
-
-
-def _estimates(paired: Paired, table: Floats, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
-    unseen = {"exact": 0.0, "balanced_accuracy": unseen_variance(table)}
-    estimates = {
-        name: item.estimate(low=0.0, high=1.0, scale="logit", unseen=unseen[name])
-        if name in unseen
-        else item.estimate(high=1.0, scale="z")
-        for name, item in _metrics(paired, codes, drawn).items()
-    }
-    checked = refused_by_rarity(estimates, paired.rating, paired.label)
-    # Matched labels are as rare as people's labels, whatever the judge gave.
-    matched = {name: item for name, item in estimates.items() if name == "qwk_matched"}
-    return checked | refused_by_rarity(matched, paired.rating)
-
-
-def _metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    ratings, levels = paired.rating, paired.levels
-    columns = dict.fromkeys(TABLE_STATISTICS, paired.label)
-    if len(paired):
-        columns["qwk_matched"] = matched_labels(ratings, paired.score, levels)
-    metrics = {}
-    for name, column in columns.items():
-        statistic = TABLE_STATISTICS[name.removesuffix("_matched")]
-        value = float(statistic(table_of(ratings, column, levels)[None])[0])
-        draws = statistic(tables_of(ratings, column, levels, codes, drawn))
-        metrics[name] = Sampled(value, draws, leaves_one_out(drawn))
-    ranks: dict[str, Statistic] = {"spearman": spearman_of(ratings.astype(float), paired.score)}
-    return metrics | sample(ranks, codes, drawn)
 
 
 def good_or_mean(paired: Paired) -> tuple[Floats, Floats]:

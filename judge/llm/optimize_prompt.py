@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table, qwk, table_of
-from empathy_judge.calibration.bootstrap import resample_clusters, sample
+from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table
+from empathy_judge.calibration.bootstrap import resample_clusters, sample, value_of
 from empathy_judge.calibration.estimate import UNDEFINED
 from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
 from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
@@ -190,8 +190,8 @@ def _agreement(outcomes: Sequence[Outcome], rated: Sequence[RatedText]) -> float
         level = _level(outcome)
         pairs += [(level or (1 if rating > 1 else len(LABELS)), rating) for rating in item.ratings]
     levels, ratings = np.array(pairs).T
-    table = table_of(levels, ratings, len(LABELS))
-    return float(np.nan_to_num(qwk(table[None])[0], nan=-1.0))
+    kappa = value_of(from_table(TABLE_STATISTICS["qwk"], levels, ratings, len(LABELS)), len(levels))
+    return float(np.nan_to_num(kappa, nan=-1.0))
 
 
 def _level(outcome: Outcome) -> int:

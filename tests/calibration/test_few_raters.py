@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import logit
 from simulated_ratings import World, draw_models
+from sklearn.metrics import confusion_matrix
 
 from empathy_judge.calibration.agreement.judge_vs_people import agreement
-from empathy_judge.calibration.agreement.metrics import table_of, unseen_variance
+from empathy_judge.calibration.agreement.metrics import unseen_variance
 from empathy_judge.calibration.cluster import contrast
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.calibration.shares.correction import calibrated_models, correct
@@ -73,7 +74,7 @@ def test_a_label_the_judge_never_hits_is_not_known_to_be_missed() -> None:
     """Without half a hit's variance three misses of three would count as exact, whoever is left out."""
     rating = np.array([1, 1, 1, *[2, 3] * 20, 3])
     label = np.where(rating == 1, 2, np.where(np.arange(44) % 5 == 0, 5 - rating, rating))
-    assert unseen_variance(table_of(rating, label, 3)) == pytest.approx(0.5 / 3**2 / 9)
+    assert unseen_variance(confusion_matrix(rating, label)) == pytest.approx(0.5 / 3**2 / 9)
     paired = replace(some_paired(4, rows=44), rating=rating, label=label)
     found = agreement(paired, rng=np.random.default_rng(0)).metrics["balanced_accuracy"]
     assert found.interval is not None
