@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from empathy_judge.calibration.agreement.level_errors import LevelErrors, level_errors
 from empathy_judge.calibration.agreement.metrics import (
@@ -58,13 +60,15 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     count = int(codes.max()) + 1 if len(codes) else 0
     drawn = replicate_clusters(count, rng=rng, draws=draws)
     confusion = confusion_matrix(ratings, paired.label, labels=np.arange(1, levels + 1))
-    columns = dict.fromkeys(TABLE_STATISTICS, paired.label)
+    columns: dict[str, NDArray[Any]] = dict.fromkeys(TABLE_STATISTICS, paired.label)
     columns["qwk_matched"] = matched_labels(ratings, paired.score, levels)
     statistics = {
         name: from_table(TABLE_STATISTICS[name.removesuffix("_matched")], ratings, column, levels)
         for name, column in columns.items()
     }
-    sampled = sample(statistics | {"spearman": spearman_of(ratings, paired.score)}, codes, drawn)
+    sampled = sample(
+        statistics | {"spearman": spearman_of(ratings.astype(float), paired.score)}, codes, drawn
+    )
     columns["spearman"] = paired.score
     estimates = {}
     for name, item in sampled.items():
