@@ -23,7 +23,6 @@ from empathy_judge.data.text import printable
 from empathy_judge.judge.llm.answer_prompts import (
     MOST_WORDS,
     Responder,
-    plan_responses,
     read_model_config,
     respond_to,
     say_counts,
@@ -78,7 +77,7 @@ def respond(
     source = find_sources([prompts or SAMPLE_PROMPTS], reply_columns)
     check_source(source)
     responder = Responder(config)
-    plan = plan_responses(source, responder)
+    plan = responder.plan(source)
     folder = out or plan.default_folder("responses", source.stem, folder_name(plan["model"]))
     with (
         interruptible("finished replies are saved", prompts=prompts or SAMPLE_PROMPTS, out=folder),

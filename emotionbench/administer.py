@@ -35,10 +35,9 @@ from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm.answer_prompts import (
     AskedModel,
     ModelConfig,
-    count_served,
+    describe_rows,
     read_model_config,
     say_counts,
-    sum_usage,
 )
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
 from empathy_judge.judge.llm.endpoint import CallFailed
@@ -308,8 +307,7 @@ def run_alignment(
             "decoding": reporter.decoding,
             "counts": {"sheets": len(rows), "complete": complete, "incomplete": incomplete},
             "missing": dict(sorted(missing.items())),
-            **count_served(rows),
-            **sum_usage(rows),
+            **describe_rows(rows),
         }
 
     return run_all(

@@ -33,7 +33,6 @@ from empathy_judge.judge.explanation import explain
 from empathy_judge.judge.llm.answer_prompts import (
     RESPONSES,
     Responder,
-    plan_responses,
     respond_to,
     say_counts,
 )
@@ -193,7 +192,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
     config, budget = setup.config, setup.budget
     responder = Responder(entry.endpoint)
     responder.endpoint.budget = budget
-    plan = plan_responses(config.prompts, responder)
+    plan = responder.plan(config.prompts)
     with progress(f"asking {entry.name}", "answered") as on_progress:
         done = respond_to(
             config.prompts,

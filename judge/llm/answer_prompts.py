@@ -1,11 +1,10 @@
-"""A model answers prompts as the models of the crowd study did: told what empathy is, and how long to be.
+"""Replies of a model to a file of prompts, instructed as the models of the crowd study were.
 
-Its answers to a file of prompts are a folder that `score` goes on from; `data.runs` says how such a folder
-survives whatever interrupts it:
+The replies are a folder that `score` reads and that survives interruptions, as `data.runs` describes:
 
-    answers.jsonl    what came of every prompt: a response, or why there is none
-    responses.jsonl  the responses alone, as `score` reads them
-    manifest.json    who answered under which settings, how many failed and why; written last
+    answers.jsonl    for every prompt a response, or the reason why there is none
+    responses.jsonl  the responses alone
+    manifest.json    the model, its settings, and how many prompts failed and why; written last
 """
 
 import json
@@ -25,6 +24,7 @@ from empathy_judge.data.records import Exchange, digest_json
 from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from empathy_judge.data.storage import Source, digest_file, digest_source
 from empathy_judge.data.tables import Prompts, read_rows, validate, write_rows
+from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from empathy_judge.judge.llm.chat import Chat
@@ -44,8 +44,7 @@ INSTRUCTION: Final = (
     "You are in a conversation with another person. Give them an empathetic reply to what they say, about "
     f"{USUAL_WORDS} words long and never longer than {MOST_WORDS} words. Write the reply and nothing else."
 )
-# Only what is a refusal from its first word on: replies full of feeling say "I'm sorry" and "I can't
-# imagine", too. A reply that is merely unhelpful is for the judge to call Bad.
+# Only what is a refusal from its first word on: warm replies say "I'm sorry" and "I can't imagine", too.
 REFUSAL: Final = re.compile(
     r"\A\W*(?:(?:I['\u2019]m|I am) (?:very |really |so )?sorry,? (?:but )?|sorry,? (?:but )?"
     r"|I apologi[sz]e,? (?:but )?|unfortunately,? )?(?:as an? (?:AI|language model)[^.!?]{0,60}?,? )?"
@@ -54,14 +53,15 @@ REFUSAL: Final = re.compile(
     r"[^.!?]{0,60}\b(?:request|that|this|prompt|conversation|question|content|topic)\b[.!]?",
     re.IGNORECASE,
 )
+PROBE: Final = Exchange(id="", prompt="prompt", response="")  # decides the version of a responder
 REFUSAL_WORDS: Final = 60  # a longer text that begins like a refusal has gone on to say something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Which model is asked, where, and how; what `temperature` nobody sets is 0, as far as a server takes it.
+    """A model, its server and its settings; an unset `temperature` is 0, if the server takes it.
 
-    `name` stands in the responses as their model; it is `model` where none is given.
+    `name` is the model's name in the responses, by default `model`.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -72,7 +72,7 @@ class ModelConfig:
     key_env: str = ""
     style: Style = "empathy"
     temperature: float | None = None
-    max_tokens: int = 512  # the longest reply takes about 140; the rest is for models that think aloud
+    max_tokens: int = 512  # the longest reply takes about 140; the rest is for reasoning
     seed: int = 0
     concurrency: int = 32
     timeout: float = 60.0
@@ -104,8 +104,8 @@ class AskedModel(EndpointUser):
         self.config = config
         self.name, self.concurrency = config.name or config.model, config.concurrency
         self.endpoint = Endpoint(**{name: getattr(config, name) for name in EndpointOptions.__annotations__})
-        # What nobody asked for by name may be left out where a server refuses it; what was is recorded.
-        optional = {"max_tokens", "seed"} | ({"schema"} if schema else set())
+        # What was not asked for by name may be left out where a server refuses it.
+        optional = {"max_tokens", "seed", *(["schema"] if schema else [])}
         optional |= {"temperature"} if config.temperature is None else set()
         self.chat = Chat(
             endpoint=self.endpoint,
@@ -120,7 +120,7 @@ class AskedModel(EndpointUser):
 
     @property
     def decoding(self) -> dict[str, Any]:
-        """What is asked of the server beside the prompt."""
+        """What the server is asked beside the prompt."""
         return {
             "temperature": self.chat.temperature,
             "max_tokens": self.chat.max_tokens,
@@ -129,7 +129,7 @@ class AskedModel(EndpointUser):
         }
 
     def describe_reply(self, reply: Reply) -> dict[str, Any]:
-        """Note which model answered, and what it was not sent since its server refuses it."""
+        """Return which model answered, and the parameters that its server refused."""
         served = reply.body.get("model")
         about = {"served": served} if isinstance(served, str) and served else {}
         return about | ({"left_out": sorted(self.chat.refused)} if self.chat.refused else {})
@@ -138,38 +138,34 @@ class AskedModel(EndpointUser):
 class Responder(AskedModel):
     """Asks one model for its reply to each prompt."""
 
-    probe: ClassVar = Exchange(id="", prompt="prompt", response="")  # decides the version
-
     @cached_property
     def version(self) -> str:
-        """A digest of all that decides a response; where the server stands does not."""
-        return digest_json([self.config.model, self.write(self.probe), self.decoding])[:12]
+        """A digest of all that decides a response; the server's address does not."""
+        messages = write_messages(PROBE, style=self.config.style)
+        return digest_json([self.config.model, messages, self.decoding])[:12]
 
-    def plan(self, **asked: Any) -> RunPlan:
-        """Make the plan of a run of this model over what is asked."""
-        return RunPlan(model=self.name, version=self.version, style=self.config.style, **asked)
-
-    def write(self, prompt: Exchange) -> list[dict[str, str]]:
-        """What the model is asked."""
-        return write_messages(prompt, style=self.config.style)
+    def plan(self, prompts: Source) -> RunPlan:
+        """Make the plan of a run of this model over these prompts."""
+        style, digest = self.config.style, digest_source(prompts)
+        return RunPlan(model=self.name, version=self.version, style=style, prompts=digest)
 
     def respond(self, prompt: Exchange) -> dict[str, Any]:
-        """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""
+        """Return a row of a run: `response`, or else `failed` with the reason and the `raw` answer."""
         row: dict[str, Any] = {"id": prompt.id, "content_digest": prompt.content_digest}
         try:
-            reply = self.chat.ask(self.write(prompt), seed=self.config.seed)
+            messages = write_messages(prompt, style=self.config.style)
+            reply = self.chat.ask(messages, seed=self.config.seed)
         except CallFailed as failure:
-            raw = {"raw": shorten(failure.raw)} if failure.raw else {}
-            return row | {"failed": failure.reason, **raw, "usage": failure.usage}
+            return row | _failed(failure.reason, failure.raw) | {"usage": failure.usage}
         row |= self.describe_reply(reply) | read_response(reply.body)
         return row | {"usage": lasting_usage(reply.usage)}
 
 
 def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[str, str]]:
-    """What a model is asked; `plain` leaves the definition out and changes nothing else.
+    """Write what a model is asked; `plain` leaves the definition out and changes nothing else.
 
-    One message from the user, since not every model takes a system's. The emotion stays with the raters:
-    the study did not tell it to its models.
+    It is one message of the user, since not every model takes a system message. The study did not tell its
+    models the emotion.
 
     >>> prompt = Exchange(id="1", prompt="I won!", response="", situation="A chess final.", emotion="proud")
     >>> print(write_messages(prompt, style="plain")[0]["content"].partition("nothing else.")[2].strip())
@@ -189,7 +185,7 @@ def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[s
 
 
 def read_response(body: Mapping[str, Any]) -> dict[str, str]:
-    """The `response` in a chat completion without the model's thoughts, or why it `failed`.
+    """Return the `response` in a chat completion without the model's reasoning, or why it `failed`.
 
     >>> read_response({"choices": [{"message": {"content": "<think>Hm.</think> How lovely!"}}]})
     {'response': 'How lovely!'}
@@ -218,11 +214,6 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
     return {"failed": reason} | ({"raw": shorten(raw)} if raw else {})
 
 
-def plan_responses(prompts: Source, responder: Responder) -> RunPlan:
-    """What a run of this model over these prompts is known by."""
-    return responder.plan(prompts=digest_source(prompts))
-
-
 def respond_to(
     prompts: Source,
     responder: Responder,
@@ -234,9 +225,9 @@ def respond_to(
     on_progress: OnProgress = lambda done, total: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> FinishedRun:
-    """Have the model answer every prompt that `folder` holds no answer to yet, and make the run whole.
+    """Have the model answer every prompt that `folder` has no answer to yet, and complete the run.
 
-    `max_cost` bounds what this call spends, not what an earlier one did.
+    `max_cost` limits what this call spends.
     """
     budget = responder.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
@@ -247,7 +238,7 @@ def respond_to(
     on_read(read.notes())
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
-        """Return whether a whole run holds what is asked for, and its responses are as they were written."""
+        """Return whether a complete run has all that is asked for, and its responses are unchanged."""
         path, reached = folder / RESPONSES, manifest["limit"]
         has_all = reached is None or (limit is not None and limit <= reached)
         return has_all and path.exists() and digest_file(path) == manifest["responses"]
@@ -256,10 +247,17 @@ def respond_to(
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
         reasons = Counter(row["failed"] for row in answers.values() if "failed" in row)
-        count = {"prompts": len(answers), "responses": len(answers) - reasons.total()}
+        words = [len(row["response"].split()) for row in answers.values() if "response" in row]
+        too_long = sum(count > MOST_WORDS for count in words)
         return {
-            **describe_answers(responder, answers.values(), reasons),
-            "counts": count | {"failed": reasons.total()},
+            "asked_for": responder.config.model,
+            "base_url": responder.endpoint.base_url,
+            "key_env": responder.config.key_env,
+            "decoding": responder.decoding,
+            "reasons": dict(sorted(reasons.items())),
+            "words": {"mean": round(fmean(words), 2) if words else None, "too_long": too_long},
+            **describe_rows(answers.values()),
+            "counts": {"prompts": len(answers), "responses": len(words), "failed": reasons.total()},
             "responses": digest_file(folder / RESPONSES),
             "limit": limit,
         }
@@ -277,7 +275,7 @@ def respond_to(
 
 
 def say_counts(counts: Mapping[str, int]) -> str:
-    """Reasons, or whatever else was counted, on one line.
+    """Return reasons, or whatever else was counted, on one line.
 
     >>> say_counts({"timed out": 2, "empty: no text": 1})
     'empty: no text (1), timed out (2)'
@@ -290,44 +288,15 @@ def _responses(prompts: Source, answers: Mapping[str, Mapping[str, Any]], model:
         answer = answers.get(prompt.id, {})
         if "response" in answer:
             served = {"served": answer["served"]} if "served" in answer else {}
-            extra = {**prompt.extra, **served}
-            yield replace(prompt, response=answer["response"], model=model, extra=extra)
+            yield replace(prompt, response=answer["response"], model=model, extra={**prompt.extra, **served})
 
 
-def describe_answers(
-    responder: Responder, rows: Collection[Mapping[str, Any]], reasons: Counter[str]
-) -> dict[str, Any]:
-    """What a manifest says of the model and of its answers."""
-    words = [len(row["response"].split()) for row in rows if "response" in row]
-    return {
-        "asked_for": responder.config.model,
-        "base_url": responder.endpoint.base_url,
-        "key_env": responder.config.key_env,
-        "decoding": responder.decoding,
-        "reasons": dict(sorted(reasons.items())),
-        **count_served(rows),
-        "words": {
-            "mean": round(fmean(words), 2) if words else None,
-            "too_long": sum(count > MOST_WORDS for count in words),
-        },
-        **sum_usage(rows),
-    }
-
-
-def count_served(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:
-    """Count which models answered; name what their servers refused to be sent."""
+def describe_rows(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+    """Count which models answered, name the parameters that servers refused, and add up the usage."""
+    usage = add_usage(row.get("usage") for row in rows)
     return {
         "served": dict(sorted(Counter(row["served"] for row in rows if "served" in row).items())),
         "left_out": sorted({name for row in rows for name in row.get("left_out", ())}),
-    }
-
-
-def sum_usage(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up what all answers took."""
-    usage: Counter[str] = Counter()
-    for row in rows:
-        usage.update(row.get("usage") or {})
-    return {
-        "tokens": {key: usage[f"{key}_tokens"] for key in ("input", "output")},
+        "tokens": {key: usage.get(f"{key}_tokens", 0) for key in ("input", "output")},
         "cost": round(usage["cost"], 6) if "cost" in usage else None,
     }

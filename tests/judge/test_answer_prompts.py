@@ -15,7 +15,6 @@ from empathy_judge.data.tables import read_exchanges, read_rows, write_rows
 from empathy_judge.judge.llm.answer_prompts import (
     ModelConfig,
     Responder,
-    plan_responses,
     read_model_config,
     read_response,
     respond_to,
@@ -45,7 +44,7 @@ def ask(
     max_cost = settings.pop("max_cost", None)
     config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, **settings})
     responder = Responder(config)
-    plan = plan_responses(prompts, responder)
+    plan = responder.plan(prompts)
     return respond_to(prompts, responder, plan, folder, limit=limit, max_cost=max_cost)
 
 

@@ -12,7 +12,7 @@ from real_servers import find_smollm2, start_llama_server
 from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
-from empathy_judge.judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
+from empathy_judge.judge.llm.answer_prompts import ModelConfig, Responder, respond_to
 from empathy_judge.judge.llm.prompted import PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
@@ -94,7 +94,7 @@ def test_a_words_probabilities_are_those_of_sampling(
 def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) -> None:
     settings: dict[str, Any] = {"temperature": 0.7, "max_tokens": 24, "timeout": 120, "concurrency": 2}
     responder = Responder(ModelConfig(model="m", base_url=llama, retries=0, style="plain", **settings))
-    plan = plan_responses(SAMPLE_PROMPTS, responder)
+    plan = responder.plan(SAMPLE_PROMPTS)
     done = respond_to(SAMPLE_PROMPTS, responder, plan, tmp_path / "run", limit=2)
     counts = done.manifest["counts"]
     assert counts["prompts"] == counts["responses"] + counts["failed"] == 2
