@@ -167,7 +167,7 @@ def label_of(probabilities: Mapping[str, float]) -> str:
     """Return the label of a probability for every level, worst level first; it is the same for every judge.
 
     It is the likeliest level, of equal ones the lowest; but Good needs more than `GOOD_ABOVE`, else Okay.
-    In the crowd study Good is the likeliest label of nearly every reply, so replies would hardly differ.
+    In the crowd study Good is the likeliest label of nearly every reply, so labels would rarely differ.
 
     >>> label_of({"Bad": 0.1, "Okay": 0.3, "Good": 0.6}), label_of({"Bad": 0.2, "Okay": 0.35, "Good": 0.45})
     ('Good', 'Okay')

@@ -329,7 +329,7 @@ def find_known(folder: Path, plan: RunPlan) -> Path | None:
 
 
 def discard_run(folder: Path) -> None:
-    """Take a run away in a single step, so that the same command starts it anew even if this is killed."""
+    """Remove a run in a single step, so that the same command starts afresh even if this is killed."""
     with disk_errors(folder):
         os.replace(folder, _gone(folder))
         shutil.rmtree(_gone(folder))

@@ -63,7 +63,7 @@ def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str =
 
 
 def _as_cell(value: Any) -> Any:
-    """A value of a CSV row: a text is no formula, whoever wrote it."""
+    """A value of a CSV row: a text never becomes a formula."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, ensure_ascii=False)
     return disarm(value) if isinstance(value, str) else value
@@ -379,7 +379,7 @@ ABOUT_ANOTHER_RESPONSE: Final = frozenset({"response", "model", "served"})
 class Prompts:
     """Every prompt of a source, in order, as an exchange whose response is still empty.
 
-    A response and its model are left out where a row has them; other unknown keys are kept. Where a table is
+    A response and its model are left out where a row has them; other unknown keys are saved. Where a table is
     not in our own columns, a prompt that several models answered comes once.
     """
 

@@ -96,7 +96,7 @@ Norms = Mapping[str, NormRow]
 
 @dataclass(frozen=True, slots=True)
 class SheetLevel(Spread):
-    """Scores of whole sheets; with those that lack marks the mean would lie between `low` and `high`."""
+    """Scores of whole sheets; with those that lack marks the mean would be between `low` and `high`."""
 
     incomplete: int
     low: float

@@ -77,7 +77,7 @@ class Questionnaire:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A sub-scale's score; where marks are missing it is None, and lies between `low` and `high`."""
+    """A sub-scale's score; where marks are missing it is None, and is between `low` and `high`."""
 
     value: float | None
     low: float

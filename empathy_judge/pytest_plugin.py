@@ -33,7 +33,7 @@ def assert_good_share(empathy_judge: ReplyScorer) -> AssertGoodShare:
     """Return a function that asserts the least Good share of replies.
 
     Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95%
-    interval of the corrected share lies above, fails if it lies below, and is skipped as inconclusive if
+    interval of the corrected share is above it, fails if it is below, and is skipped as inconclusive if
     `at_least` is within. The interval covers every possible label of unscored replies.
     """
 

@@ -56,7 +56,7 @@ IS_CANCELLED: ContextVar[Callable[[], bool]] = ContextVar("IS_CANCELLED", defaul
 
 
 class Cancelled(Exception):
-    """Whoever asked has left, and nobody waits for the rest."""
+    """The client disconnected; the remaining work was cancelled."""
 
 
 def raise_if_cancelled() -> None:

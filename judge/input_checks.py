@@ -93,7 +93,7 @@ def _is_template(text: str, words: int) -> bool:
 
 
 def _is_code(text: str) -> bool:
-    """Most of it by its lines, unless it is prose that only stands in code, quoted or delimited."""
+    """Most of it by its lines, unless it is prose that is only in code, quoted or delimited."""
     lines = [line[:LINE] for line in _FENCE.sub("", text).splitlines() if line.strip()]
     code = sum(len(line) for line in lines if _CODE_LINE.fullmatch(line))
     prose = sum(len(found[0]) for line in lines for found in _PROSE.finditer(line))

@@ -60,7 +60,7 @@ class Night:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """A model's night: the counts, and its shares by label, as judged and as corrected.
+    """A model's night: the counts, and its shares by label, raw and corrected.
 
     `served` is the model's id as the server gave it, `responses` the digest of the judged file, and
     `unscored` counts by reason, prompts without a response included. `refused` is why shares are not

@@ -120,7 +120,7 @@ def print_lines(lines: Sequence[str], screen: Console) -> None:
 def _lay_out(table: Table, width: int) -> tuple[list[list[str]], int]:
     """Return all texts of a table, the head first, and the gap between its columns.
 
-    Cells of two lines go on one where there is room, and names of rows fold where not.
+    Cells of two lines are joined where there is room, and names of rows fold where not.
     """
     texts = [list(table.head), *([cell.text for cell in cells] for cells in table.rows)]
     head, *rows = ([printable_lines(text) for text in line] for line in texts)

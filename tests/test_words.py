@@ -30,11 +30,10 @@ EXEMPT = (
 
 
 def strings_of(path: Path) -> Iterator[str]:
-    """Yield the strings of several words in a module, without docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docs)
-    yield from (node.value for node in found if isinstance(node.value, str) and " " in node.value)
+    """Yield the strings of several words in a module, docstrings among them."""
+    found = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    strings = (node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    yield from (re.sub(r"\s+", " ", text) for text in strings if " " in text)
 
 
 def help_of(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -54,6 +53,12 @@ def test_strings_and_templates_are_in_plain_english(package: str) -> None:
     texts += [(path, line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
     found = [(str(path), match[0], text) for path, text in texts for match in BANNED.finditer(text)]
     assert not [item for item in found if not item[-1].startswith(EXEMPT)]
+
+
+@pytest.mark.parametrize("name", ["action.yml", "pyproject.toml", "NOTICE.md", "README.md"])
+def test_files_at_the_top_are_in_plain_english(name: str) -> None:
+    text = re.sub(r"\s+", " ", (ROOT / name).read_text(encoding="utf-8"))
+    assert not [text[match.start() - 40 : match.end() + 40] for match in BANNED.finditer(text)]
 
 
 def test_help_is_in_plain_english() -> None:

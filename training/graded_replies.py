@@ -61,7 +61,7 @@ def read_written_replies(path: Path = GRADED_REPLIES) -> tuple[GradedReply, ...]
 
 @cache
 def read_graded_replies() -> tuple[GradedReply, ...]:
-    """Return all graded replies: those of the file, and the training half of the robustness catalogue."""
+    """Return all graded replies: those of the file, and the training half of the robustness catalog."""
     of_catalogue = (
         GradedReply(exchange=reply.exchange(stage), score=SCORES[reply.kind])
         for reply in read_replies("training")

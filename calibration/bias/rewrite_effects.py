@@ -23,7 +23,7 @@ def mean_change(before: Floats, after: Floats, prompts: Integers) -> Estimate:
 
 
 def conclude(estimate: Estimate, least: float, most: float) -> Result:
-    """Return whether the whole interval lies between two bounds, or the whole of it outside of them."""
+    """Return whether the whole interval is between two bounds, or the whole of it outside of them."""
     ends = estimate.interval
     if ends is None:
         return "inconclusive"

@@ -46,7 +46,7 @@ class ModelCorrection:
 
     `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are what the
     judge alone and the ratings alone say. `reason` is also given where the line was refused and the model's
-    ratings are used alone. `disagreement` is by how many standard errors the ratings lie above the line, in
+    ratings are used alone. `disagreement` is by how many standard errors the ratings exceed the line, in
     the column where that is most; nan without either. Beyond `DISAGREE`, one of them is in doubt.
     `left_out` is what the line through the other models says of a rated model, as if it had no ratings, and
     `covered` whether its interval includes the human level; `fit_models` adds them.

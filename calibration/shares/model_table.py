@@ -91,7 +91,7 @@ def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
     """Draw the line through the models, and correct each by the others.
 
     All rated models are in the line, human replies too. A new model is a language model, yet the study's
-    differ by so little that a line through them alone covers two percentage points of Good; human replies,
+    differ by so little that a line through them alone covers two percentage points; human replies,
     on which the judge has no larger error than on a language model, show how it follows a lower level.
     """
     of_columns = calibrated_models(models)

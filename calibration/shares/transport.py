@@ -174,13 +174,13 @@ class CalibratedModels:
 class _Posterior:
     """The line at every point of a grid over slope and deviation, with its probability.
 
-    `height` is the line's at `centre`, and `height_variance` its variance with the ratings' shared noise.
+    `height` is the line's at `center`, and `height_variance` its variance with the ratings' shared noise.
     """
 
     weight: Floats
     slope: Floats
     deviation: Floats
-    centre: float
+    center: float
     height: Floats
     height_variance: Floats
 
@@ -206,7 +206,7 @@ def _posterior(calibrated: CalibratedModels) -> _Posterior:
         weight=softmax(log),
         slope=slope,
         deviation=deviation,
-        centre=float(judge.mean()),
+        center=float(judge.mean()),
         height=height,
         height_variance=height_variance
         + calibrated.shared / float((calibrated.steepness(crowd) ** 2).mean()),
@@ -319,7 +319,7 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
     rated_judge = calibrated.linked[0]
     distance = np.maximum(judge - rated_judge.max(), rated_judge.min() - judge)
     reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
-    line = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.centre)
+    line = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.center)
     known = np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
     known = known + posterior.height_variance[:, None, None]
     rated = [index for index, item in enumerate(targets) if item.is_rated]
@@ -358,7 +358,7 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
 
 
 def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
-    """Return by how many standard errors a model's own ratings lie above the line; nan without either.
+    """Return by how many standard errors a model's own ratings exceed the line; nan without either.
 
     >>> known = CalibratedModels(
     ...     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.0, 0.0, 0.0)
@@ -391,7 +391,7 @@ def find_conflict(calibrated: CalibratedModels, target: TargetModel) -> Conflict
 
 
 def _against_line(calibrated: CalibratedModels, target: TargetModel) -> tuple[float, float, float]:
-    """Return how far ratings lie above the line, and the variances of line and ratings."""
+    """Return how far ratings exceed the line, and the variances of line and ratings."""
     (alone,) = joint_draws(calibrated, target.without_ratings)
     crowd, noise = calibrated.link_ratings(target.crowd, target.noise)
     return float(crowd - np.median(alone)), float(alone.var()), float(noise)

@@ -135,7 +135,7 @@ def exchange_of(
 
 
 def import_judging_empathy(intake: Intake) -> None:
-    """Four datasets rated by experts, a crowd and language models; ids are "<dataset>/<key>"."""
+    """Import four datasets rated by experts, crowd workers and language models; ids are "<dataset>/<key>"."""
     folder = intake.path / "annotations"
     if not folder.is_dir():
         raise UserError(f"{intake.path}: expected a folder 'annotations' in it")

@@ -192,7 +192,7 @@ def read_sheet(
 ) -> RatingSheet:
     """Return the human ratings of a file, on the judge's scale `target`.
 
-    With `replies` each rating must say which reply it is of, by id or by its texts; without, a row that has
+    With `replies` each rating must name its reply, by id or by its texts; without, a row that has
     no id is a reply of its own. Ratings by AIs are left out: by raters that the options or `rater_kind` name.
     """
     table = _RatingTable(path, options or SheetOptions(), replies, tuple(target))

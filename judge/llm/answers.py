@@ -114,7 +114,7 @@ def _parse(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | Unu
 
 
 def _parse_word(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | Unusable:
-    """The label where an answer is that word; one that goes on to name another has not decided."""
+    """Return the label where an answer is that word; an answer that also names another has not decided."""
     raw, found = shorten(text), WORD.match(text)
     named = sorted(set(re.findall(rf"\b(?:{'|'.join(LABELS)})\b", text)))
     if len(named) > 1:
