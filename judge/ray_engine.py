@@ -2,8 +2,8 @@
 
 The driver reads and checks the input as one process does, and cuts what is left to judge into slices: which
 lines of which shard. A worker opens the shard itself, judges its slice and sends the judgments back, and
-each goes into the run's journal as it comes. The journal is the checkpoint: a driver that is killed
-resumes there, and of a worker that is killed the slice under way alone is judged again. Order, limits and rows
+each goes into the run's journal as it comes. The journal is the checkpoint: a driver that is killed resumes
+there, and of a worker that is killed the slice under way alone is judged again. Order, limits and rows
 set aside stay with the driver, so that the files are the same, byte for byte, however many workers there are.
 """
 

@@ -210,7 +210,7 @@ def chances(item: JudgedResponse) -> str:
 
 
 def marked(item: JudgedResponse) -> str | None:
-    """Return the response with what drove its score, as markup; None where the stored parts differ from it."""
+    """Return the response with what drove its score, as markup; None where stored parts differ."""
     pairs = item.highlights if isinstance(item.highlights, list) else []
     # Marks of another text (an edited history) would put words into the model's mouth.
     if not all(isinstance(pair, list) and len(pair) in (2, 3) and isinstance(pair[0], str) for pair in pairs):
