@@ -17,12 +17,14 @@ STEPS: Final = (
     ("rating",),
     ("commands",),
 )
+# The folders of the product; each is installed as a part of the one package.
+FOLDERS: Final = (*(name for step in STEPS for name in step), PACKAGE)
 # Every module of the product by the name under which it is imported.
 MODULES: Final = {
     ".".join([PACKAGE, *path.relative_to(ROOT).with_suffix("").parts])
     .replace(f"{PACKAGE}.{PACKAGE}", PACKAGE)
     .removesuffix(".__init__"): path
-    for room in (*(name for step in STEPS for name in step), PACKAGE)
+    for room in FOLDERS
     for path in sorted((ROOT / room).rglob("*.py"))
 }
 SAMPLES: Final = ROOT / "data" / "samples"

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -18,7 +17,7 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
-from repository import ROOT, SAMPLES
+from repository import FOLDERS, ROOT, SAMPLES
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
@@ -55,9 +54,8 @@ class Runner:
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     folder = tmp_path_factory.mktemp("job")
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     action, repository, temporary = folder / "action", folder / "repository", folder / "temp"
-    for name in {package.partition(".")[0] for package in packages["packages"]}:
+    for name in FOLDERS:
         shutil.copytree(ROOT / name, action / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("cli.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE.md", "requirements-run.lock"):
         shutil.copy(ROOT / name, action)

@@ -90,7 +90,7 @@ def image(wheels: Path, tmp_path: Path) -> Callable[[str], Builder]:
         builder = Builder(tmp_path)
         builder.run_steps(stage)
         # The wheel itself, not this checkout, which the packages of these tests lead to.
-        assert next(tmp_path.glob("venv/lib/python*/site-packages/judge/weights")).is_dir()
+        assert next(tmp_path.glob("venv/lib/python*/site-packages/empathy_judge/judge/weights")).is_dir()
         return builder
 
     return build
