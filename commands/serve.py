@@ -64,7 +64,7 @@ def serve(
       empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
     """
     from empathy_judge.judge.base import load_both_units
-    from empathy_judge.judge.llm.keys import Key
+    from empathy_judge.judge.llm.http_client import Key
     from empathy_judge.server.app import make_app
     from empathy_judge.server.middleware import is_loopback, own_hosts
     from empathy_judge.server.process import make_server, open_socket, url_of

@@ -41,7 +41,6 @@ from empathy_judge.judge.llm.answer_prompts import (
 )
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
 from empathy_judge.judge.llm.endpoint import CallFailed
-from empathy_judge.judge.llm.limits import lasting_usage
 
 ANSWERS = "answers"
 FEWEST_DEFAULTS = 10  # sheets without a situation: every change is compared with their mean
@@ -192,7 +191,7 @@ class SelfReporter(AskedModel):
             missing = f"no answer: {failure.reason}"
             return row | {"marks": {}, "missing": missing, **raw, "usage": failure.usage}
         filled = read_filled(reply.body, questionnaire, blank.extra["order"])
-        return row | self.describe_reply(reply) | filled | {"usage": lasting_usage(reply.usage)}
+        return row | self.describe_reply(reply) | filled | {"usage": reply.usage}
 
 
 def read_filled(

@@ -29,7 +29,6 @@ from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from empathy_judge.judge.llm.chat import Chat
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, EndpointUser, Reply
-from empathy_judge.judge.llm.limits import lasting_usage
 
 ANSWERS, RESPONSES = "answers", "responses.jsonl"
 Style = Literal["empathy", "plain"]
@@ -158,7 +157,7 @@ class Responder(AskedModel):
         except CallFailed as failure:
             return row | _failed(failure.reason, failure.raw) | {"usage": failure.usage}
         row |= self.describe_reply(reply) | read_response(reply.body)
-        return row | {"usage": lasting_usage(reply.usage)}
+        return row | {"usage": reply.usage}
 
 
 def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[str, str]]:

@@ -28,10 +28,10 @@ from empathy_judge.data.runs import Run
 from empathy_judge.data.tables import first_problem
 from empathy_judge.data.text import printable
 from empathy_judge.judge.base import Judge
+from empathy_judge.judge.budget import guess_tokens, read_tokens, usage_of
 from empathy_judge.judge.engine import still_to_judge
 from empathy_judge.judge.llm.endpoint import RAW, CallFailed, LanguageModelJudge, Reply
-from empathy_judge.judge.llm.keys import Key
-from empathy_judge.judge.llm.limits import guess_tokens, read_tokens, usage_of
+from empathy_judge.judge.llm.http_client import Key
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -18,7 +18,6 @@ from empathy_judge.data.records import (
 from empathy_judge.data.rubric import Rubric, read_rubric
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from empathy_judge.judge.llm.judge_prompt import RATED
-from empathy_judge.judge.llm.limits import lasting_usage
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 READING = 1  # raised whenever the same answer would be read in another way
@@ -86,7 +85,7 @@ class DecisionJudge(LanguageModelJudge):
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """The judgment that follows from the reply to `write_requests`."""
         reply, raw, components = replies[0], "", dict[str, float]()
-        usage = reply.usage or None if isinstance(reply, CallFailed) else lasting_usage(reply.usage)
+        usage = reply.usage or None
         try:
             if isinstance(reply, CallFailed):
                 raise UnusableDecision(reply.reason)

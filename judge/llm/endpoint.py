@@ -9,16 +9,15 @@ from functools import cache
 from math import isfinite
 from threading import BoundedSemaphore, Event, Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-from empathy_judge.data.errors import OperationalError, UserError, install_hint
+from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.text import SURROGATE
 from empathy_judge.judge.base import Judge, raise_if_cancelled
-from empathy_judge.judge.budget import Budget
-from empathy_judge.judge.llm.keys import Key, check_key_name
-from empathy_judge.judge.llm.limits import (
+from empathy_judge.judge.budget import (
+    Budget,
     Pace,
     Prices,
     TokenCounts,
@@ -26,10 +25,9 @@ from empathy_judge.judge.llm.limits import (
     find_prices,
     guess_tokens,
     read_tokens,
+    usage_of,
 )
-
-if TYPE_CHECKING:
-    from empathy_judge.judge.llm.http_client import ServerAnswer, ServerClient
+from empathy_judge.judge.llm.http_client import Key, ServerAnswer, ServerClient, check_key_name
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
 KEY_REFUSED = frozenset({401, 403})
@@ -57,13 +55,10 @@ class EndpointOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: its JSON object, and `input_tokens`, `output_tokens`, `cost`, `seconds` and `calls`.
-
-    `cost` is in USD and absent where no price is known.
-    """
+    """One answer: its JSON object, and `input_tokens`, `output_tokens` and `cost`, where known."""
 
     body: dict[str, Any]
-    usage: Mapping[str, float]
+    usage: dict[str, float]
 
 
 class CallFailed(Exception):
@@ -156,19 +151,17 @@ class Endpoint:
                 f"a cost limit needs prices, and none is known for {self.model!r}; "
                 "set prices = {input = ..., output = ...} in the judge's file, USD per million tokens"
             )
-        call, started = _Call(self, path, body), monotonic()
+        call = _Call(self, path, body)
         answer = self._send_first(call) or call.send()
         if answer.body is None:
             raise self._explain(answer, call)
         with self.lock:
             self._answered += 1
             self._failed_in_a_row = 0
-        tokens = {"input_tokens": call.used.input, "output_tokens": call.used.output} if call.used else {}
         cost = {"cost": round(call.cost, 9)} if self.prices else {}
-        took = {"seconds": round(monotonic() - started, 3), "calls": call.tries}
-        return Reply(answer.body, tokens | cost | took)
+        return Reply(answer.body, usage_of(call.used, None) | cost)
 
-    def _send_first(self, call: "_Call") -> "ServerAnswer | None":
+    def _send_first(self, call: "_Call") -> ServerAnswer | None:
         """Send the first call while all others wait, so that a wrong key costs one; None for the others."""
         with self._first:
             if self._refused:
@@ -198,19 +191,13 @@ class Endpoint:
             self.stopped.clear()
 
     @property
-    def client(self) -> "ServerClient":
+    def client(self) -> ServerClient:
         """The client for this server, until the endpoint is closed."""
         with self.lock:
             self._client = self._client or self._open_client()
             return self._client
 
-    def _open_client(self) -> "ServerClient":
-        try:
-            from empathy_judge.judge.llm.http_client import ServerClient
-        except ImportError:
-            raise UserError(
-                f"calling a server needs the package openai: {install_hint('prompted')}"
-            ) from None
+    def _open_client(self) -> ServerClient:
         key = Key(self.key_env)
         if key.headers and not self.base_url.startswith("https:") and not self.is_local:
             raise UserError(
@@ -223,7 +210,7 @@ class Endpoint:
             base_url=self.base_url, key=key, timeout=self.timeout, retries=self.retries, stopped=self.stopped
         )
 
-    def _explain(self, answer: "ServerAnswer", call: "_Call") -> Exception:
+    def _explain(self, answer: ServerAnswer, call: "_Call") -> Exception:
         """Return the error of a failed call: its own, or that of the whole run."""
         problem, status = answer.problem, answer.status
         # Only of a failure that was retried, so that a run counts the same failure under the same words.
@@ -265,7 +252,7 @@ class _Call:
         self.used: TokenCounts | None = None
         self.estimate = self.reserved = endpoint.prices.cost(self.guess) if endpoint.prices else 0.0
 
-    def send(self) -> "ServerAnswer":
+    def send(self) -> ServerAnswer:
         """Send the request within the limits, and settle its cost."""
         endpoint, cost, client = self.endpoint, 0.0, self.endpoint.client
         self.reserved = endpoint.budget.reserve(self.estimate)

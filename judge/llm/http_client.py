@@ -1,6 +1,8 @@
-"""OpenAI's client to one server, restricted to our key and to bounded answers, and the retries of a call."""
+"""OpenAI's client to one server: its key, bounded answers, and retries."""
 
 import json
+import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,13 +11,16 @@ from random import random
 from ssl import SSLContext
 from threading import Event
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import httpx
-import openai
 
+from empathy_judge.data.errors import UserError, install_hint
 from empathy_judge.data.text import printable
-from empathy_judge.judge.llm.keys import Key
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 MOST_BYTES: Final = 8 << 20
 SHORT: Final = 160  # characters of a server's message in a problem
@@ -23,6 +28,59 @@ CONNECT_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60.0  # seconds; a server that asks for more is not asked again
 NO_PROXY: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")  # for this machine
 SPENT_QUOTAS: Final = ("insufficient_quota", "billing_hard_limit_reached")
+REDACTED = "[key]"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SHORTEST = 8  # a shorter value ("none", "EMPTY") is a placeholder; redacting it would spoil ordinary words
+
+
+class Key:
+    """A key that no `repr`, message or answer shows; without a variable's name there is none."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, name: str) -> None:
+        check_key_name(name)
+        self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
+        if name and not self._value:
+            raise UserError(
+                f"{name}: this environment variable is not set; set it to the API key, or change key_env"
+            )
+        # Refused here: the HTTP library's own error would quote the header with the key.
+        if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
+            raise UserError(f"{name}: not a valid key: it has spaces, line breaks or non-ASCII characters")
+
+    def __repr__(self) -> str:
+        return f"Key({self.name!r})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that authenticates a request."""
+        return {"Authorization": f"Bearer {self._value}"} if self._value else {}
+
+    def redact(self, text: str) -> str:
+        """Replace the key, and its URL-encoded form, in a server's text."""
+        if len(self._value) < SHORTEST:
+            return text
+        return text.replace(self._value, REDACTED).replace(quote(self._value, safe=""), REDACTED)
+
+    def redact_in(self, value: Any) -> Any:
+        """Redact the key in parsed JSON: in the raw text, escapes could hide it."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, list):
+            return [self.redact_in(item) for item in value]
+        if isinstance(value, dict):
+            return {self.redact(name): self.redact_in(item) for name, item in value.items()}
+        return value
+
+
+def check_key_name(name: str) -> None:
+    """Refuse an invalid variable name without repeating it: it may be the key itself."""
+    if name and not NAME.fullmatch(name):
+        raise UserError(
+            "key_env: expected the name of an environment variable, such as OPENAI_API_KEY, not the key "
+            "itself"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +154,12 @@ class ServerClient:
     """OpenAI's client to one server, for any number of threads; no retry is waited for once `stopped`."""
 
     def __init__(self, *, base_url: str, key: Key, timeout: float, retries: int, stopped: Event) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise UserError(
+                f"calling a server needs the package openai: {install_hint('prompted')}"
+            ) from None
         self._key, self._retries, self._stopped = key, retries, stopped
         self._http = _BoundedClient(key, timeout)
         omitted: dict[str, Any] = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
@@ -114,7 +178,7 @@ class ServerClient:
 
     def ask(
         self,
-        send: Callable[[openai.OpenAI], Any],
+        send: Callable[["OpenAI"], Any],
         on_try: Callable[[bool], None] = lambda _: None,
         *,
         retries: int | None = None,
@@ -131,7 +195,9 @@ class ServerClient:
             on_try(answer.may_have_cost)
         return answer
 
-    def _try(self, send: Callable[[openai.OpenAI], Any]) -> ServerAnswer:
+    def _try(self, send: Callable[["OpenAI"], Any]) -> ServerAnswer:
+        import openai
+
         try:
             response = send(self._client)
         except openai.APIStatusError as error:

@@ -39,7 +39,6 @@ from empathy_judge.judge.llm.judge_prompt import (
     present,
     read_prompt,
 )
-from empathy_judge.judge.llm.limits import lasting_usage
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
@@ -67,7 +66,7 @@ class Outcome:
     probabilities: Mapping[str, float] | None = None
     unusable: Unusable | None = None
     note: str = ""
-    usage: Mapping[str, float] = field(default_factory=dict)
+    usage: dict[str, float] = field(default_factory=dict)
 
 
 class PromptedJudge(LanguageModelJudge):
@@ -212,7 +211,7 @@ class PromptedJudge(LanguageModelJudge):
             reason = fields.get(REASON, "")
             words.append(f"{', '.join(parts)}. {reason}" if parts else reason)
         rationale = "\n".join(filter(None, words))
-        return replace(judgment, rationale=rationale or None, usage=lasting_usage(outcome.usage) or None)
+        return replace(judgment, rationale=rationale or None, usage=outcome.usage or None)
 
     def ask(self, text: str, form: PromptForm) -> Outcome:
         """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
@@ -220,7 +219,7 @@ class PromptedJudge(LanguageModelJudge):
         usage = add_usage(usage for _, usage in samples)
         return self._conclude([answer for answer, _ in samples], usage)
 
-    def _conclude(self, samples: Sequence[Answer | Unusable], usage: Mapping[str, float]) -> Outcome:
+    def _conclude(self, samples: Sequence[Answer | Unusable], usage: dict[str, float]) -> Outcome:
         """Say what the samples say together; nothing, where half of them or more are unusable.
 
         The fields are those of the first answer with the label that follows, if there is one.

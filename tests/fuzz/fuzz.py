@@ -308,8 +308,7 @@ def read_answer(kind: str, data: bytes) -> None:
     from empathy_judge.data.records import LABELS, Exchange
     from empathy_judge.data.tables import to_json, to_row
     from empathy_judge.judge.llm.endpoint import Reply
-    from empathy_judge.judge.llm.http_client import read_answer_body
-    from empathy_judge.judge.llm.keys import Key
+    from empathy_judge.judge.llm.http_client import Key, read_answer_body
 
     key = Key("")
     key._value = KEY
