@@ -1,7 +1,7 @@
 """Shapes of tables that people write: which column is the prompt, which the reply, and of which model."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -43,7 +43,7 @@ KNOWN_MODEL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first rows of a table, and its columns; `named` are those that a person said are which."""
+    """The first rows of a table, and its columns; `named` are those that the user named."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -55,18 +55,23 @@ class Sample:
         return next((plain[name] for name in names if name in plain), None)
 
     def values(self, column: str) -> list[Any]:
-        """What is given in a column."""
+        """Return the values that are given in a column."""
         held = (value_at(row, column) for row in self.rows)
         return [value for value in held if value not in (None, "", [], {})]
 
     def first(self, column: str) -> Any:
-        """The first value that is given in a column."""
+        """Return the first value that is given in a column."""
         return next(iter(self.values(column)), None)
 
     @property
     def plain(self) -> frozenset[str]:
         """The columns' names as `plain_name` gives them."""
         return frozenset(map(plain_name, self.columns))
+
+    @property
+    def model(self) -> str | None:
+        """The column with the model's name."""
+        return self.named.model or self.find(MODELS)
 
 
 class RowKind(Enum):
@@ -90,7 +95,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One shape that files have: its name, an example, and what recognises it by the first rows."""
+    """One shape that files have: its name, an example, and what recognizes it by the first rows."""
 
     name: str
     example: str
@@ -98,7 +103,7 @@ class Shape:
 
 
 def value_at(row: Mapping[str, Any], column: str) -> Any:
-    """A column's value; a dot leads into a value that is a table itself.
+    """Return a column's value; a dot leads into a value that is a table itself.
 
     >>> value_at({"answer": {"text": "How lovely!"}}, "answer.text")
     'How lovely!'
@@ -107,42 +112,40 @@ def value_at(row: Mapping[str, Any], column: str) -> Any:
         return row[column]
     value: Any = row
     for key in column.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def prompt_row(value: Any, column: str) -> Row:
-    """The prompt, and the turns before it, in a column's value."""
-    asked = asked_in(value)
-    if asked is None:
+    """Return the prompt, and the turns before it, in a column's value."""
+    if (asked := asked_in(value)) is None:
         raise UserError(f"{column}: no prompt; every row needs one")
     return {"prompt": asked.prompt, **({"dialogue": asked.dialogue} if asked.dialogue else {})}
 
 
 def reply_row(value: Any, column: str) -> Row:
-    """The reply in a column's value."""
+    """Return the reply in a column's value."""
     if not (reply := reply_in(value)):
         raise UserError(f"{column}: no reply; every row needs one")
     return {"response": reply}
 
 
-def _ours(sample: Sample, row: Row, taken: Iterable[str]) -> Row:
-    """Our other columns, in whatever case, and all that we do not know, as it is."""
-    taken, kept = set(taken), dict[str, Any]()
+def _talk_row(value: Any, column: str) -> Row:
+    """Return the last reply of a conversation, its prompt, and the turns before it."""
+    if (talk := exchanged_in(value)) is None:
+        raise UserError(f"{column}: no turn of a user with a reply after it")
+    made: Row = {"prompt": talk.prompt, "response": talk.response}
+    return made | ({"dialogue": talk.dialogue} if talk.dialogue else {})
+
+
+def _others(row: Row, taken: Iterable[str | None]) -> Row:
+    """Return our other columns, in whatever case, and all that we do not know, as it is."""
+    others, skipped = dict[str, Any](), {*taken, "prompt", "response", "model"}  # what only looks like ours
     for key, value in row.items():
-        if key not in taken:
-            plain = plain_name(key)
-            name = plain if plain in OURS else key
-            # What would be taken for our column, and is none, is left out.
-            if name in OURS or name not in ("prompt", "response", "model"):
-                kept.setdefault(name, str(value) if name == "id" and isinstance(value, float) else value)
-    return kept
-
-
-def _model_column(sample: Sample) -> str | None:
-    return sample.named.model or sample.find(MODELS)
+        if key not in skipped:
+            name = plain_name(key) if plain_name(key) in OURS else key
+            others.setdefault(name, str(value) if name == "id" and isinstance(value, float) else value)
+    return others
 
 
 def _model_of(row: Row, column: str | None) -> Row:
@@ -153,159 +156,131 @@ def _model_of(row: Row, column: str | None) -> Row:
 
 
 def _two_columns(sample: Sample) -> Fit | None:
-    """One column with the prompt, one with the reply."""
-    prompt = sample.named.prompt or sample.find((*PROMPTS, *CONVERSATIONS, "text", "context"))
-    replies = sample.named.responses
-    response = (
-        replies[0] if replies else sample.find(name for name in RESPONSES if name != plain_name(prompt))
-    )
-    if prompt is None or response is None or len(replies) > 1:
+    """Recognize one column with the prompt, and one with the reply."""
+    named = sample.named
+    prompt = named.prompt or sample.find((*PROMPTS, *CONVERSATIONS, "text", "context"))
+    response = next(iter(named.responses), None)
+    response = response or sample.find(name for name in RESPONSES if name != plain_name(prompt))
+    if prompt is None or response is None or len(named.responses) > 1:
         return None
-    if not replies and sum(bool(KNOWN_MODEL.search(name)) for name in _long_texts(sample, prompt)) > 1:
+    by_model = [name for name in _long_texts(sample, prompt) if KNOWN_MODEL.search(name)]
+    if not named.responses and len(by_model) > 1:
         return None  # the column named answer is the reference
-    model = _model_column(sample)
-    # Alpaca's rows have an instruction, and what it is about as `input`.
-    about = (
-        sample.find(["input"]) if plain_name(prompt) == "instruction" and not sample.named.prompt else None
-    )
-    about = None if about == response else about
-    taken = [name for name in (prompt, response, model, about) if name]
+    about = None  # Alpaca's rows have an instruction, and what it is about as `input`
+    if plain_name(prompt) == "instruction" and not named.prompt:
+        about = sample.find(["input"])
+        about = None if about == response else about
+    model = sample.model
+    taken = (prompt, response, model, about)
 
     def convert(row: Row) -> list[Row]:
         asked = value_at(row, prompt)
         if about and isinstance(asked, str) and isinstance(more := row.get(about), str):
             asked = f"{asked}\n\n{more}"
         made = prompt_row(asked, prompt) | reply_row(value_at(row, response), response)
-        return [_ours(sample, row, taken) | made | _model_of(row, model)]
+        return [_others(row, taken) | made | _model_of(row, model)]
 
-    others = [
-        column
-        for column in sample.columns
-        if plain_name(column) in RESPONSES and column not in taken and not replies
-    ]
-    says = f"{prompt}/{response}"
-    if others:
-        says += f" (not {', '.join(others[:3])}; --response-column chooses)"
-    return Fit(says, convert)
+    others = [name for name in sample.columns if plain_name(name) in RESPONSES and name not in taken]
+    description = f"{prompt}/{response}"
+    if others and not named.responses:
+        description += f" (not {', '.join(others[:3])}; --response-column chooses)"
+    return Fit(description, convert)
 
 
 def _conversation(sample: Sample) -> Fit | None:
-    """One column with all turns: the last reply, and what was said before it as the dialogue."""
-    named = sample.named.prompt or next(iter(sample.named.responses), None)
-    column = named or sample.find(CONVERSATIONS)
+    """Recognize one column with all turns: the last reply, with the turns before it as the dialogue."""
+    named = [name for name in (sample.named.prompt, *sample.named.responses) if name]
+    column = named[0] if named else sample.find(CONVERSATIONS)
     turns = turns_in(sample.first(column)) if column else []
-    if column is None or len(turns) < 2 or len(sample.named.responses) > 1:
+    if column is None or len(turns) < 2 or len(named) > 1:
         return None
     if turns[-1].role != ASSISTANT and sample.find(RESPONSES):
         return None  # the reply has its own column
-    if named and sample.named.prompt and sample.named.responses:
-        return None
-    model = _model_column(sample)
+    model = sample.model
+    taken = (column, model)
 
     def convert(row: Row) -> list[Row]:
-        exchanged = exchanged_in(value_at(row, column))
-        if exchanged is None:
-            raise UserError(f"{column}: no turn of a user with a reply after it")
-        made: Row = {"prompt": exchanged.prompt, "response": exchanged.response}
-        made |= {"dialogue": exchanged.dialogue} if exchanged.dialogue else {}
-        return [_ours(sample, row, [column, *([model] if model else [])]) | made | _model_of(row, model)]
+        made = _talk_row(value_at(row, column), column)
+        return [_others(row, taken) | made | _model_of(row, model)]
 
     return Fit(f"{column}{LAST_TURN}", convert, RowKind.CONVERSATIONS)
 
 
 def _preferences(sample: Sample) -> Fit | None:
-    """A reply that was chosen and one that was rejected, after one prompt or each with the whole talk."""
+    """Recognize a chosen and a rejected reply, after one prompt or each with the whole talk."""
     chosen, rejected = sample.find(["chosen"]), sample.find(["rejected"])
     if chosen is None or rejected is None or sample.named.responses:
         return None
     prompt = sample.named.prompt or sample.find(PROMPTS)
     if prompt is None and len(turns_in(sample.first(chosen))) < 2:
         return None
-    columns = [(chosen, "chosen"), (rejected, "rejected")]
-    says = f"{prompt or 'conversation'}/chosen/rejected: two models"
-    return Fit(says, _side_by_side(sample, prompt, columns))
+    convert = _side_by_side(prompt, {chosen: "chosen", rejected: "rejected"})
+    return Fit(f"{prompt or 'conversation'}/chosen/rejected: two models", convert)
 
 
 def _side_by_side(
-    sample: Sample,
-    prompt: str | None,
-    columns: Sequence[tuple[str, str]],
-    names: Mapping[str, str] | None = None,
+    prompt: str | None, models: Mapping[str, str], names: Mapping[str, str] | None = None
 ) -> Convert:
-    """One row -> a row for each column of replies, with its model; `names` are columns that name it."""
-    taken = [prompt or "", *(column for column, _ in columns), *(names or {}).values()]
+    """Return what makes a row of each column of replies; `names` are columns with the model's name."""
+    names = names or {}
+    taken = (prompt, *models, *names.values())
 
     def convert(row: Row) -> list[Row]:
-        made, rest = [], _ours(sample, row, taken)
-        for column, model in columns:
-            value = value_at(row, column)
-            if value in (None, "", [], {}):
+        made, others = [], _others(row, taken)
+        for column, model in models.items():
+            if (value := value_at(row, column)) in (None, "", [], {}):
                 continue  # not every model answered everything
-            asked = exchanged_in(value) if prompt is None else None
-            said: Row = {"prompt": asked.prompt, "dialogue": asked.dialogue} if asked else {}
-            said |= prompt_row(value_at(row, prompt), prompt) if prompt else {}
-            if "prompt" not in said:
-                raise UserError(f"{column}: no turn of a user with a reply after it")
-            told = (_model_of(row, (names or {}).get(column)) or {}).get("model", model)
-            own = {"id": f"{rest['id']}/{told}"} if rest.get("id") is not None else {}
-            made.append(rest | said | reply_row(value, column) | {"model": told} | own)
+            texts = _talk_row(value, column) if prompt is None else prompt_row(value_at(row, prompt), prompt)
+            model = _model_of(row, names.get(column)).get("model", model)
+            own = {"id": f"{others['id']}/{model}"} if others.get("id") is not None else {}
+            made.append(others | texts | reply_row(value, column) | {"model": model} | own)
         if not made:
-            raise UserError(f"{', '.join(column for column, _ in columns)}: no reply in any of them")
+            raise UserError(f"{', '.join(models)}: no reply in any of them")
         return made
 
     return convert
 
 
 def _column_per_model(sample: Sample) -> Fit | None:
-    """One column with the prompt, and one with the replies of each model."""
-    prompt = sample.named.prompt or sample.find(PROMPTS)
-    named = sample.named.responses
+    """Recognize one column with the prompt, and one with the replies of each model."""
+    prompt, named = sample.named.prompt or sample.find(PROMPTS), sample.named.responses
     if len(named) == 1 or (not named and prompt is None and "conversation_a" not in sample.plain):
         return None
-    columns = [(column, column) for column in named] or _replies_by_name(sample, prompt)
-    if not columns:
-        columns = [(column, column) for column in _long_texts(sample, prompt)]
-        if len(columns) == 1 and not KNOWN_MODEL.search(columns[0][0]):
+    models = {column: column for column in named} or _replies_by_name(sample, prompt)
+    if not models:
+        models = {column: column for column in _long_texts(sample, prompt)}
+        if not models or (len(models) == 1 and not KNOWN_MODEL.search(next(iter(models)))):
             return None
-    if not columns:
+    if prompt is None and len(turns_in(sample.first(next(iter(models))))) < 2:
         return None
-    if prompt is None and len(turns_in(sample.first(columns[0][0]))) < 2:
-        return None
-    tell = {column: sample.find([f"model_{model}"]) for column, model in columns}
-    names = {column: name for column, name in tell.items() if name}
-    models = list(dict.fromkeys(model for _, model in columns))
-    shown = f"{len(models)} models" if len(models) > 4 else ", ".join(models)
-    says = f"one column per model ({shown})"
-    return Fit(says, _side_by_side(sample, prompt, columns, names))
+    names = {column: name for column, model in models.items() if (name := sample.find([f"model_{model}"]))}
+    distinct = list(dict.fromkeys(models.values()))
+    shown = f"{len(distinct)} models" if len(distinct) > 4 else ", ".join(distinct)
+    return Fit(f"one column per model ({shown})", _side_by_side(prompt, models, names))
 
 
-def _replies_by_name(sample: Sample, prompt: str | None) -> list[tuple[str, str]]:
-    """Columns such as response_a and response_b, or gpt-4_answer and claude_answer, with the models."""
+def _replies_by_name(sample: Sample, prompt: str | None) -> dict[str, str]:
+    """Return the models of columns such as response_a and response_b, or gpt-4_answer and claude_answer."""
     words = "|".join(sorted({*RESPONSES, "conversation"} - {"ai", "bot"}, key=len, reverse=True))
-    found = []
+    pattern = re.compile(rf"(?:{words})(?:[\W_]+(.+)|(\d+))|(.+?)[\W_]+(?:{words})", re.I)
+    found = {}
     for column in sample.columns:
-        if len(column) > LONGEST_COLUMN:
-            continue
-        told = re.fullmatch(rf"(?:{words})[\W_]+(.+)|(.+?)[\W_]+(?:{words})", column.strip(), re.I)
-        told = told or re.fullmatch(rf"(?:{words})(\d+)()", column.strip(), re.I)
+        matched = pattern.fullmatch(column.strip()) if len(column) <= LONGEST_COLUMN else None
         is_other = column == prompt or plain_name(column) in NO_REPLIES
-        if told and not is_other and isinstance(sample.first(column), str | list):
-            name = (told[1] or told[2]).strip()
+        if matched and not is_other and isinstance(sample.first(column), str | list):
+            name = next(filter(None, matched.groups())).strip()
             if plain_name(name) not in ("expected", "reference", "id", "tokens", "length", "time", "score"):
-                found.append((column, name))
-    return found if len(found) > 1 else []
+                found[column] = name
+    return found if len(found) > 1 else {}
 
 
 def _long_texts(sample: Sample, prompt: str | None) -> list[str]:
-    """Columns that may be replies by their length or a model's name, and by no name that says otherwise."""
-    model = _model_column(sample)
-    if model is not None:
-        return []  # each row has one model
+    """Return columns that may be replies by their length or a model's name; none if rows name a model."""
     columns = []
-    for column in sample.columns:
+    for column in sample.columns if sample.model is None else ():
         values = sample.values(column)
         is_text = bool(values) and all(isinstance(value, str) for value in values)
-        if column != prompt and plain_name(column) not in NO_REPLIES | set(PROMPTS) and is_text:
+        if is_text and column != prompt and plain_name(column) not in NO_REPLIES | set(PROMPTS):
             words = sum(len(value.split()) for value in values) / len(values)
             may_be = words >= LEAST_WORDS or KNOWN_MODEL.search(column)
             columns += [column] if may_be and not turns_in(values[0]) else []
@@ -313,20 +288,20 @@ def _long_texts(sample: Sample, prompt: str | None) -> list[str]:
 
 
 def questions_asked(sample: Sample) -> Fit | None:
-    """Conversations to be answered: the user's last turn is the prompt."""
+    """Recognize conversations to be answered: the user's last turn is the prompt."""
     column = None if sample.named.prompt else sample.find(CONVERSATIONS)
     return _prompts_under(sample, column) if column and turns_in(sample.first(column)) else None
 
 
 def prompts_alone(sample: Sample) -> Fit | None:
-    """Prompts without replies."""
+    """Recognize prompts without replies."""
     column = sample.named.prompt or sample.find(PROMPTS)
     return _prompts_under(sample, column) if column else None
 
 
 def _prompts_under(sample: Sample, column: str) -> Fit:
     def convert(row: Row) -> list[Row]:
-        return [_ours(sample, row, [column]) | prompt_row(value_at(row, column), column)]
+        return [_others(row, [column]) | prompt_row(value_at(row, column), column)]
 
     return Fit(f"prompts under {column}", convert)
 

@@ -1,4 +1,4 @@
-"""Raw rows out of files: JSON lines, JSON, CSV by any delimiter, Parquet, Excel sheets and Inspect logs."""
+"""Raw rows of files: JSON lines, JSON, CSV with any delimiter, Parquet, Excel sheets and Inspect logs."""
 
 import csv
 import io
@@ -6,8 +6,9 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
@@ -30,15 +31,11 @@ from empathy_judge.data.input_limits import (
 from empathy_judge.data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
 from empathy_judge.data.readers.tool_exports import rows_of_document
 from empathy_judge.data.storage import Table, kind_of, open_table
-from empathy_judge.data.text import printable, rearm
+from empathy_judge.data.text import SURROGATE, printable, rearm
 
 Row = dict[str, Any]
 BATCH_ROWS: Final = 256  # of Parquet, decoded at once
 DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# What Python makes of bytes that are not UTF-8, as Windows code page 1252 has them, if it does.
-WINDOWS: Final = {
-    0xDC00 + byte: text for byte in range(0x80, 0x100) if (text := bytes([byte]).decode("cp1252", "ignore"))
-}
 SAVE_AS: Final = "save the file as UTF-8"
 TOO_LONG: Final = f"longer than {LONGEST_LINE // MB} MB; check for a missing line break"
 
@@ -68,20 +65,19 @@ class Header:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Say once how the file is read where that is not plain."""
+        """Add a note on how the file is read, once."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 class BadValue(ValueError):
-    """JSON that parsers read in different ways."""
+    """JSON that two parsers could read in different ways."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        seen = set[str]()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise BadValue(f"the key {twice[:40]!r} occurs twice in one object")
     return table
 
@@ -106,7 +102,7 @@ DECODER: Final = json.JSONDecoder(
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON strictly; `ValueError` where it is none, or where two parsers could differ about it.
+    """Parse JSON strictly; raise `ValueError` where it is not JSON, or where two parsers could differ.
 
     >>> parse_json('{"a": 1, "a": 2}')
     Traceback (most recent call last):
@@ -161,9 +157,16 @@ def _read_jsonl(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[in
 
 
 def _read_json(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
-    """The rows of one JSON value, which is read whole."""
+    """Yield the rows of a file that is one JSON value, or, whatever its name is, one in each line."""
     try:
-        items = _documents(read_whole(path), header)
+        text = read_whole(path)
+        try:
+            items = rows_of_document(parse_json(text))
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data":
+                raise
+            header.note("one JSON object per line")
+            items = [parse_json(line) for line in text.splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text; {SAVE_AS}") from error
     except (ValueError, RecursionError) as error:
@@ -185,19 +188,8 @@ def read_whole(path: Table) -> str:
     return content.decode(encoding)
 
 
-def _documents(text: str, header: Header) -> list[Any]:
-    """The rows of a file that is one JSON value, or, whatever its name says, one in each line."""
-    try:
-        return rows_of_document(parse_json(text))
-    except json.JSONDecodeError as error:
-        if error.msg != "Extra data":
-            raise
-    header.note("one JSON object per line")
-    return [parse_json(line) for line in text.splitlines() if line.strip()]
-
-
 def _encoding(binary: IO[bytes]) -> str:
-    """UTF-8, or UTF-16 where the file begins as Windows programs mark it."""
+    """Return UTF-8, or UTF-16 where the file begins as Windows programs mark it."""
     start = binary.peek(2)[:2]  # type: ignore[attr-defined]
     return "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
@@ -208,7 +200,7 @@ def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int,
         open_table(path) as binary,
         io.TextIOWrapper(binary, encoding=_encoding(binary), errors="surrogateescape", newline="") as stream,
     ):
-        lines, skipped = _windows_lines(iter(lambda: stream.readline(LONGEST_LINE), ""), path, header), 0
+        lines, skipped = _text_lines(stream, path, header), 0
         first = next(lines, "")
         if told := re.fullmatch(r"sep=(.)\s*", first):  # Excel's own way to name the delimiter
             first, skipped = next(lines, ""), 1
@@ -246,33 +238,26 @@ def check_columns(path: object, count: int) -> None:
         raise UserError(f"{path}: {count:,} columns; at most {MOST_COLUMNS:,} are read")
 
 
-def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterator[str]:
-    """The lines of a text; bytes that are not UTF-8 as Windows writes them, and a word about it."""
+def _text_lines(stream: IO[str], path: Table, header: Header) -> Iterator[str]:
+    """Yield the lines of a text; one that is not UTF-8 is read as Windows-1252, with a note."""
     try:
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), ""), start=1):
             if len(line) == LONGEST_LINE:
                 raise UserError(f"{path}:{number}: {TOO_LONG}")
-            if not line.isascii() and not is_text(line):
-                line = line.translate(WINDOWS)
-                if not is_text(line):
-                    raise UserError(f"{path}:{number}: text in neither UTF-8 nor Windows-1252; {SAVE_AS}")
+            if not line.isascii() and SURROGATE.search(line):  # bytes that are not UTF-8
+                try:
+                    line = line.encode("utf-8", "surrogateescape").decode("cp1252")
+                except UnicodeError:
+                    problem = f"text in neither UTF-8 nor Windows-1252; {SAVE_AS}"
+                    raise UserError(f"{path}:{number}: {problem}") from None
                 header.note("text that is not UTF-8 read as Windows-1252")
             yield line
     except UnicodeError as error:
         raise UserError(f"{path}: starts as UTF-16 text but is not; {SAVE_AS}") from error
 
 
-def is_text(line: str) -> bool:
-    """Return whether a text has no undecodable bytes; faster than a search for them."""
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _delimiter(first: str, path: Table) -> str:
-    """What parts the cells of a header: whatever gives most columns that we know, or else most columns."""
+    """Return the delimiter that gives most columns that we know, or else most columns."""
     known = {*PROMPTS, *RESPONSES, "id", "model", "rater", "rating"}
 
     def worth(delimiter: str) -> tuple[int, int]:
@@ -287,18 +272,15 @@ def _delimiter(first: str, path: Table) -> str:
 
 
 def _cell(key: str, value: str) -> Any:
-    """`dialogue` is the one column that is not flat: it holds its JSON."""
     value = rearm(value)
-    if key != "dialogue":
-        return value
-    try:
-        return parse_json(value)
-    except (ValueError, RecursionError):
-        return value
+    if key == "dialogue":  # the one column that is not flat: it holds its JSON
+        with suppress(ValueError, RecursionError):
+            return parse_json(value)
+    return value
 
 
 def load_parquet(path: Table) -> tuple[Any, Any]:
-    """pyarrow and its part for Parquet; `path` is the file that asks for it."""
+    """Return pyarrow and its module for Parquet; `path` is the file that needs it."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -364,38 +346,49 @@ def _expanded_size(array: Any) -> int:
 
 
 def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
-    """A batch's rows with their numbers; one by one where Python has no word for one of its values."""
+    """Yield a batch's rows with their numbers; one by one where a value has no type in Python."""
     try:
         yield from enumerate(batch.to_pylist(), start=before + 1)
         return
     except (ValueError, OverflowError):  # a day past the calendar's end, bytes that are no text
         pass
-    for place in range(batch.num_rows):
+    for number in range(batch.num_rows):
         try:
-            (row,) = batch.slice(place, 1).to_pylist()
+            yield before + number + 1, batch.slice(number, 1).to_pylist()[0]
         except (ValueError, OverflowError) as error:
-            on_bad(BadRow(path, before + place + 1, f"row: has a value that cannot be read: {error}", None))
-        else:
-            yield before + place + 1, row
+            on_bad(BadRow(path, before + number + 1, f"row: has a value that cannot be read: {error}", None))
 
 
 def _read_excel(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
-    """The first sheet; its first row that is not empty has the columns' names."""
+    """Yield the rows of the first sheet; its first row that is not empty has the columns' names."""
     with open_workbook(path) as book:
         sheet = book.worksheets[0]
         if len(book.worksheets) > 1:
             header.note(f"the first of {len(book.worksheets)} sheets, {sheet.title!r}")
         rows = read_sheet(sheet, path)
-        names = next((row for _, row in rows if any(value is not None for value in row)), ())
-        header.columns = tuple(str(name).strip() for name in names if name is not None)
+        head = next((row for _, row in rows if any(value is not None for value in row)), ())
+        names = [None if name is None else str(name).strip() for name in head]
+        header.columns = tuple(name for name in names if name is not None)
         for number, row in rows:
+            cells = zip(names, row, strict=False)
             given = {
-                str(name).strip(): _cell(str(name).strip(), _as_text(value))
-                for name, value in zip(names, row, strict=False)
+                name: _cell(name, _as_text(value))
+                for name, value in cells
                 if name is not None and value not in (None, "")
             }
             if given:
                 yield number, given
+
+
+@contextmanager
+def _library_errors(path: Table, kind: str) -> Iterator[None]:
+    """Turn any error of a library that reads a damaged file into a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: not {kind}, or damaged: {error!r:.200}") from error
 
 
 @contextmanager
@@ -406,14 +399,9 @@ def open_workbook(path: Table) -> Iterator[Any]:
     except ImportError as error:
         hint = f"{install_hint('excel')}, or save the sheet as CSV UTF-8"
         raise UserError(f"{path}: reading .xlsx needs openpyxl: {hint}") from error
-    try:
-        with path.open("rb") as stream:
-            check_archive(stream, path)
-            yield openpyxl.load_workbook(stream, read_only=True, data_only=True)
-    except UserError:
-        raise
-    except Exception as error:  # of a damaged file the library raises any error
-        raise UserError(f"{path}: not an Excel file, or damaged: {error!r:.200}") from error
+    with _library_errors(path, "an Excel file"), path.open("rb") as stream:
+        _check_archive(stream, path)
+        yield openpyxl.load_workbook(stream, read_only=True, data_only=True)
 
 
 def read_sheet(sheet: Any, path: Table) -> Iterator[tuple[int, tuple[Any, ...]]]:
@@ -427,7 +415,7 @@ def read_sheet(sheet: Any, path: Table) -> Iterator[tuple[int, tuple[Any, ...]]]
         yield number, row
 
 
-def check_archive(stream: IO[bytes], path: Table) -> None:
+def _check_archive(stream: IO[bytes], path: Table) -> None:
     """Refuse an archive that is too large without its compression."""
     with zipfile.ZipFile(stream) as archive:
         if sum(part.file_size for part in archive.infolist()) > LARGEST_ARCHIVE:
@@ -436,32 +424,28 @@ def check_archive(stream: IO[bytes], path: Table) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """A cell of a sheet as CSV would have it."""
+    """Return a cell of a sheet as CSV would have it."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _read_inspect(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
-    """The samples of an Inspect log in its own format, through its own package."""
+    """Yield the samples of an Inspect log in its own format, through its own package."""
     try:
         from inspect_ai.log import read_eval_log, read_eval_log_samples
     except ImportError as error:
         dump = f"inspect log dump {path.name} > {path.name.removesuffix('.eval')}.json"
-        hint = install_hint("inspect_ai")
-        raise UserError(f"{path}: reading .eval needs inspect_ai: {hint}, or write JSON: {dump}") from error
+        hint = f"{install_hint('inspect_ai')}, or write JSON: {dump}"
+        raise UserError(f"{path}: reading .eval needs inspect_ai: {hint}") from error
     kept = {"id", "epoch", "input", "messages", "output"}
-    try:
+    with _library_errors(path, "an Inspect log"):
         with path.open("rb") as stream:
-            check_archive(stream, path)
+            _check_archive(stream, path)
         above = {"eval": {"model": read_eval_log(str(path), header_only=True).eval.model}}
         samples = read_eval_log_samples(str(path), all_samples_required=False)
         for number, sample in enumerate(samples, start=1):
             yield number, {**sample.model_dump(mode="json", include=kept), **above}
-    except UserError:
-        raise
-    except Exception as error:  # of a damaged file the library raises any error
-        raise UserError(f"{path}: not an Inspect log, or damaged: {error!r:.200}") from error
 
 
 READERS: Final = {
