@@ -36,34 +36,29 @@ LONGEST_NAME: Final = 40  # characters of a prompt's label; promptfoo takes the 
 
 
 def rows_of_document(document: Any) -> list[Any]:
-    """The rows of a JSON file: an array's items, what a tool wraps them in, or columns turned into rows.
+    """Return the rows of a JSON file: an array's items, what a tool wraps, or columns turned into rows.
 
     >>> rows_of_document({"question": ["a", "b"], "answer": ["c", "d"]})
     [{'question': 'a', 'answer': 'c'}, {'question': 'b', 'answer': 'd'}]
     """
-    if isinstance(document, list):
-        return document
     if not isinstance(document, dict):
-        return [document]
+        return document if isinstance(document, list) else [document]
+    results, names, values = document.get("results"), document.get("columns"), document.get("data")
     if isinstance(document.get("eval"), dict) and isinstance(document.get("samples"), list):
         header = {"eval": {"model": document["eval"].get("model")}}  # Inspect: the model is in the header
         return [{**item, **header} if isinstance(item, dict) else item for item in document["samples"]]
-    names, values = document.get("columns"), document.get("data")
     if isinstance(names, list) and isinstance(values, list):  # MLflow, and pandas with orient="split"
         return [dict(zip(names, row, strict=False)) if isinstance(row, list) else row for row in values]
-    held = document.get("results")
-    if isinstance(held, dict) and isinstance(held.get("results"), list):  # promptfoo
-        return list(held["results"])
+    if isinstance(results, dict) and isinstance(results.get("results"), list):  # promptfoo
+        return list(results["results"])
     lists = [value for value in document.values() if isinstance(value, list)]
     rows = [value for value in lists if value and all(isinstance(item, dict) for item in value)]
     if len(rows) == 1 and not any(plain_name(key) in CONVERSATIONS for key in document):
         return rows[0]
-    columns = {
-        key: list(value.values()) if isinstance(value, dict) else value for key, value in document.items()
-    }
-    sizes = {len(value) if isinstance(value, list) else -1 for value in columns.values()}
-    if len(columns) > 1 and len(sizes) == 1 and sizes.pop() > 0:  # as pandas writes a table
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    columns = [list(value.values()) if isinstance(value, dict) else value for value in document.values()]
+    sizes = {len(value) if isinstance(value, list) else 0 for value in columns}
+    if len(columns) > 1 and len(sizes) == 1 and 0 not in sizes:  # as pandas writes a table
+        return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
     return [document]
 
 
@@ -138,26 +133,25 @@ def _talk(prompt: Exchanged) -> list[Row]:
     return [*prompt.dialogue, {"speaker": USER, "text": prompt.prompt}]
 
 
+def _variant(model: str, label: str, number: int) -> str:
+    """Return the name of a model with one of several prompts."""
+    return f"{model}@{label if 0 < len(label) <= LONGEST_NAME else f'prompt{number}'}"
+
+
 def _promptfoo(sample: Sample) -> Fit | None:
     """Recognize results as JSON or JSON lines: a row for each test, prompt and provider."""
-    if not {"provider", "prompt"} <= set(sample.columns) or not {"vars", "testCase"} & set(sample.columns):
-        return None
-    if "raw" not in _table(sample.first("prompt")):
-        return None
     # Numbered by us: promptfoo counts prompts and providers together.
-    variants = dict.fromkeys(str(_table(row.get("prompt")).get("label") or "") for row in sample.rows)
-    numbers = {label: number for number, label in enumerate(variants, start=1)}
+    labels = [str(_value(row, "prompt.label") or "") for row in sample.rows]
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels), start=1)}
+    has_variants = len(numbers) > 1
 
     def adapt(sample: Sample, row: Row) -> Row:
-        prompt, provider = _table(row.get("prompt")), parsed(row.get("provider"))
-        model = (provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider
-        model = str(model or "unnamed")
-        if len(variants) > 1:
-            label = str(prompt.get("label") or "")
-            number = numbers.setdefault(label, len(numbers) + 1)
-            model += f"@{label if 0 < len(label) <= LONGEST_NAME else f'prompt{number}'}"
+        model = str(_value(row, "provider.label|provider.id|provider") or "unnamed")
+        if has_variants:
+            label = str(_value(row, "prompt.label") or "")
+            model = _variant(model, label, numbers.setdefault(label, len(numbers) + 1))
         # A prompt that is no chat holds the instructions too; what the person said is among the variables.
-        about, raw = _table(_value(row, "vars|test_case.vars")), prompt.get("raw")
+        about, raw = _table(_value(row, "vars|test_case.vars")), _value(row, "prompt.raw")
         asked = raw if turns_in(raw) else (find_value(about, PROMPTS) or only_text(about) or raw)
         identity = f"{row['testIdx']}/{model}" if row.get("testIdx") is not None else None
         return {"asked": asked, "response": row.get("response"), "id": identity, "model": model}
@@ -168,21 +162,16 @@ def _promptfoo(sample: Sample) -> Fit | None:
 def _promptfoo_table(sample: Sample) -> Fit | None:
     """Recognize promptfoo's CSV: variables, and a column for each provider and prompt, [provider] prompt."""
     headed = {column: re.match(r"\[([^\]]+)\] ?(.*)", column, re.S) for column in sample.columns}
-    replies = {column: found for column, found in headed.items() if found}
-    others = [
-        column for column in sample.columns if column not in replies and plain_name(column) not in GRADES
-    ]
-    if not replies or not others or any(map(sample.named.responses.__contains__, sample.columns)):
+    replies = {column: (found[1], found[2].strip()) for column, found in headed.items() if found}
+    others = [name for name in sample.columns if name not in replies and plain_name(name) not in GRADES]
+    prompt = sample.find(PROMPTS) or (others[0] if len(others) == 1 else None)
+    if not replies or not others or prompt is None:
         return None
-    prompt = sample.named.prompt or sample.find(PROMPTS) or (others[0] if len(others) == 1 else None)
-    if prompt is None:
-        return None
-    providers = [found[1] for found in replies.values()]
-    models = {}
-    for number, (column, found) in enumerate(replies.items(), start=1):
-        label = found[2].strip()
-        variant = label if 0 < len(label) <= LONGEST_NAME else f"prompt{number}"
-        models[column] = found[1] if providers.count(found[1]) == 1 else f"{found[1]}@{variant}"
+    providers = [provider for provider, _ in replies.values()]
+    models = {
+        column: provider if providers.count(provider) == 1 else _variant(provider, label, number)
+        for number, (column, (provider, label)) in enumerate(replies.items(), start=1)
+    }
 
     def convert(row: Row) -> list[Row]:
         rows = []

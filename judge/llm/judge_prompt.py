@@ -9,10 +9,10 @@ from string import Template
 from typing import Any, Final, Literal
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.readers.file_formats import is_text
 from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
 from empathy_judge.data.rubric import Rubric
 from empathy_judge.data.sealed_json import read_sealed, write_sealed
+from empathy_judge.data.text import SURROGATE
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
@@ -168,7 +168,7 @@ def read_prompt(path: Path, form: PromptForm, *, mode: Mode, rubric: Rubric) -> 
         raise UserError(f'{path}: optimized for mode = "{content["mode"]}", not "{mode}"')
     messages = content["messages"]
     try:
-        are_texts = all(is_text(item["role"]) and is_text(item["content"]) for item in messages)
+        are_texts = not any(SURROGATE.search(item[key]) for item in messages for key in ("role", "content"))
         is_usable = are_texts and PLACE in messages[-1]["content"]
     except (AttributeError, TypeError, KeyError, IndexError):
         is_usable = False
