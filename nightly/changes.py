@@ -1,10 +1,8 @@
 """A model tonight against an earlier night: the change, and the judge's and the model's part in it.
 
-Responses are paired by prompt, and changes are of the judge's own probabilities: of a model's two nights the
-calibrated line's level cancels, and its slope is near 1 where a calibration is any good.
-
-Where the judge moved on the anchors, its part is subtracted from the model's change, and no gate may pass by
-what is left: the calibration and the baseline are of another judge.
+Responses are paired by prompt, and changes are of the judge's own probabilities, because the level of a
+calibration cancels between two nights. If the judge moved on the anchors, its part is subtracted from the
+change, and no gate may pass by what is left: the calibration and the baseline are of another judge.
 """
 
 import math

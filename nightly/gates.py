@@ -7,13 +7,13 @@ A configuration's `[gates]` table gives the limits:
     max_cost = 0.5                                 # dollars a night, for each model
     max_unscored = 2                               # percent of the responses
 
-A change has an interval, and a gate one limit. It fails, a *regression*, only where the interval lies wholly
-beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and reports what
-would decide it. Failing needs the interval that holds on all nights at once
-(`calibration.monitoring.confidence_sequence`), so that a year of looks does not fail by chance; passing needs
-tonight's alone. Where many responses are unscored, either must also hold with all of them counted as Bad.
-Where the judge moved, only a regression that is left without its part counts. Responses that
-do not respond to their prompts (`calibration.prompt_fit`) fail every gate on shares.
+A change has an interval, and a gate one limit. It fails, a *regression*, only if the interval lies wholly
+beyond the limit; it passes if the interval lies wholly within; else it is *inconclusive*, and reports what
+would decide it. A failure needs the interval that holds on all nights at once
+(`calibration.monitoring.confidence_sequence`), a pass tonight's alone. If many responses are unscored, either
+must also hold with all of them counted as Bad. If the judge moved, only a regression that remains without
+its part counts. Responses that do not respond to their prompts (`calibration.prompt_fit`) fail every gate on
+shares.
 """
 
 import math
@@ -33,8 +33,7 @@ from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, Model
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
 MOST: Final[Mapping[Kind, float]] = {"max_cost": math.inf, "max_unscored": 100}  # the largest limit
-# 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
-# From the least grave to the gravest: a regression that was found is found, whatever else went wrong.
+# From the least grave to the gravest.
 EXIT_CODES: Final[Mapping[Outcome, int]] = {
     "pass": 0,
     "skipped": 0,
@@ -102,10 +101,7 @@ def _limit(value: Any, place: str, *, most: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedModel:
-    """The figures of one model's night that gates check; a gate without its figure is skipped.
-
-    `stale` is why the calibration cannot be used, `failure` why there is no night.
-    """
+    """The figures of one model's night; `stale` is why the calibration cannot be used, `failure` an error."""
 
     result: ModelResult
     unit: str = REPLY
@@ -115,7 +111,7 @@ class CheckedModel:
 
     @property
     def moved(self) -> str | None:
-        """How the judge moved, if it did since the baseline or else since last night."""
+        """How the judge moved since the baseline or last night, if it did."""
         return next((change.moved for change in self.changes.values() if change.moved), None)
 
 
@@ -125,7 +121,7 @@ def check_gates(gates: Sequence[Gate], models: Iterable[CheckedModel]) -> tuple[
 
 
 def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The outcome that counts: a regression, then a failure, a stale calibration, an inconclusive gate.
+    """Return the gravest outcome: a regression, then a failure, a stale calibration, an inconclusive gate.
 
     >>> gravest(["pass", "inconclusive", "regression"]), gravest([])
     ('regression', None)
@@ -134,7 +130,7 @@ def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
 
 
 def severity(outcome: Outcome) -> int:
-    """The place of an outcome among all, from the least grave on."""
+    """Return the position of an outcome among all, from the least grave on."""
     return list(EXIT_CODES).index(outcome) if outcome in EXIT_CODES else 0
 
 
@@ -163,9 +159,8 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         cost = result.cost
         if cost is None:
             return _result(gate, model, "skipped", "the cost is unknown, because the model has no price")
-        outcome: Outcome = "regression" if cost > gate.limit else "pass"
         text = f"cost {cost:.4g} dollars, limit {gate.limit:g}"
-        return _result(gate, model, outcome, text, value=cost)
+        return _result(gate, model, "regression" if cost > gate.limit else "pass", text, value=cost)
     if gate.kind == "max_unscored":
         if (share := result.unscored_share) is None:
             return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit]}")
@@ -173,7 +168,6 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         counted = f"{result.missing:,} of {total:,} unscored ({part:.1f}%), limit {gate.limit:g}%"
         if part <= gate.limit:
             return _result(gate, model, "pass", counted, value=part)
-        # What was not answered or not judged says nothing about the model's replies: no regression.
         return _result(gate, model, "failed", f"{counted}: {say_counts(result.unscored)}", value=part)
     if result.is_unresponsive:
         return _result(gate, model, "regression", str(result.refused))
@@ -241,10 +235,9 @@ def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tupl
 
 
 def _show(figure: Estimate) -> str:
+    ends = figure.interval
     if not math.isfinite(figure.value):
         return "undefined"
-    # z: a change of nothing is 0.0, not -0.0.
-    ends = figure.interval
     return f"{figure.value:z.1f} points" + (f" [{ends.low:z.1f}, {ends.high:z.1f}]" if ends else "")
 
 
@@ -261,7 +254,7 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
-    """The emotions a regression comes from, in words too; those shown by themselves, else the largest."""
+    """Return the emotions of a regression and a text: the significant ones, else the largest."""
     emotions = model.changes[gate.subject].emotions.get(gate.label, ())
     if shown := tuple(item.emotion for item in emotions if item.is_shown):
         return shown, f"; significant for {', '.join(shown)}"
@@ -274,7 +267,7 @@ def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
 def _result(
     gate: Gate, model: CheckedModel, outcome: Outcome, text: str, *, value: float | None = None, **more: Any
 ) -> GateResult:
-    """A gate's result; one without a figure says which gate it is of."""
+    """Return a gate's result; the sentence of one without a figure names the gate."""
     which = f"{gate.name}: " if value is None else ""
     return GateResult(
         gate=gate.kind,

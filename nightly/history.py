@@ -241,13 +241,14 @@ class History:
                 series[result.model].append(ModelNight(night=night, result=result, change=change))
         return dict(sorted(series.items()))
 
-    def gates_not_fine(self, *, last: int) -> list[tuple[Night, GateResult]]:
+    def gates_not_fine(self, *, config: str, last: int) -> list[tuple[Night, GateResult]]:
         """Return all regressions, and of the newest nights all other outcomes that are not fine."""
-        gates = TABLES["gates"][0].c
-        with self.transaction() as connection:
-            newest = gates.night_id.in_(list(_read_nights(connection, None, last)))
-        is_wanted = (gates.outcome == "regression") | (gates.outcome.not_in(FINE) & newest)
-        return [(night, gate) for night, found in self.results(GateResult, is_wanted) for gate in found]
+        outcome = TABLES["gates"][0].c.outcome
+        found = self.results(GateResult, outcome.not_in(FINE), config=config, last=last)
+        newest = {night.night for night, _ in found}
+        old = self.results(GateResult, outcome == "regression", config=config)
+        found = [*((night, gates) for night, gates in old if night.night not in newest), *found]
+        return [(night, gate) for night, gates in found for gate in gates]
 
     def rows(
         self, kind: str = "results", *, config: str | None = None, last: int | None = None

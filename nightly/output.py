@@ -51,11 +51,10 @@ def check_outcomes(gates: Sequence[GateResult]) -> tuple[CheckOutcome, ...]:
 
 
 def as_annotations(results: Iterable[GateResult]) -> list[str]:
-    """Write the lines GitHub Actions shows beside a run; what passed or was skipped is not worth one."""
+    """Return the lines that GitHub Actions shows beside a run, for gates that did not pass."""
 
     def escape(text: str) -> str:
-        # The rules of the runner that reads these lines; % first, or it would escape our own escapes.
-        return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")  # % first
 
     lines = []
     for result in results:
@@ -66,7 +65,7 @@ def as_annotations(results: Iterable[GateResult]) -> list[str]:
 
 
 def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -> None:
-    """Print the table and the sentences, or JSON; and the lines GitHub reads, where these are wanted."""
+    """Print the table and the sentences, or JSON, and the lines that GitHub reads."""
     from empathy_judge.reports.terminal import print_page
 
     if as_json:
@@ -74,8 +73,7 @@ def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -
     else:
         print_page(as_page(night, config))
     if config.outputs.github:
-        for line in as_annotations(night.record.gates):
-            # GitHub reads both streams; what is piped on as JSON must stay JSON.
+        for line in as_annotations(night.record.gates):  # GitHub reads both streams
             print_command(printable(line), sys.stderr if as_json else sys.stdout)
         append_summary(as_page(night, config))
 
@@ -83,9 +81,9 @@ def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -
 def as_dict(night: FinishedNight) -> dict[str, Any]:
     """Return the whole night without its single judgments, ready for JSON."""
     record = night.record
-    plain = {item.name: to_plain(getattr(record, item.name)) for item in fields(record)}
-    for name in ("judgments", "anchors", "emotions"):
-        del plain[name]
+    left_out = ("judgments", "anchors", "emotions")
+    names = [item.name for item in fields(record) if item.name not in left_out]
+    plain = {name: to_plain(getattr(record, name)) for name in names}
     return plain | {
         "outcome": plain.pop("status"),
         "exit_code": night.exit_code,
@@ -132,7 +130,7 @@ def sentences(record: NightRecord) -> list[str]:
     """Return the outcome, failures, shifts of the judge, results of gates, and comparisons with the study."""
     gates = record.gates
     counts = Counter(gate.outcome for gate in gates)
-    skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""  # a first night passes by none
+    skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     lines = [f"Outcome: {record.status} ({counts['pass']} of {len(gates)} gates passed{skipped})."]
     lines += [line for model in record.models if (line := describe_unresponsive(model))]
     newest = [item for item in record.changes if item.against == "baseline"]
@@ -150,7 +148,6 @@ def sentences(record: NightRecord) -> list[str]:
         lines.append(
             f"{counts['stale']} gates are stale; calibrate again, and set a night of this judge as baseline."
         )
-    # What holds for all gates was printed once: a model that failed, a calibration that cannot be used.
     unresponsive = {model.model for model in record.models if model.is_unresponsive}
     for outcome in ("regression", "inconclusive"):
         is_new = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]
@@ -198,10 +195,8 @@ def _table(record: NightRecord) -> Table:
     head = ["model", "Good", "Bad", "vs baseline", "vs last night", "fit", "n", "unscored", "gates"]
     rows = [_row(model, record) for model in record.models]
     if not any(model.missing for model in record.models):
-        # A column of zeros is room that names of models need.
-        at = head.index("unscored")
         for row in (head, *rows):
-            del row[at]
+            del row[-2]  # no reply is unscored
     kind = "corrected" if any(model.corrected for model in record.models) else "uncorrected"
     return Table(
         caption=f"% of {NOUNS[record.unit]}, {kind}, 95% CI; vs: change of the Good share, uncorrected",

@@ -1,7 +1,4 @@
-"""The dashboard: a folder of pages made from the history, opened from disk, that ask the network for nothing.
-
-Charts are SVG in the pages themselves; a small script sorts and filters tables.
-"""
+"""The dashboard: a folder of static pages made from the history, with charts in SVG and no network access."""
 
 import json
 import re
@@ -44,7 +41,7 @@ from empathy_judge.reports.html import TEMPLATES as REPORT_TEMPLATES
 from empathy_judge.reports.html import make_environment
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-LIST: Final = "dashboard-files.json"  # what we wrote, so that the next build takes its own leavings away
+LIST: Final = "dashboard-files.json"  # the files of this build, so that the next deletes its outdated pages
 FACTS_NIGHTS: Final = 14  # nights in the table of nights
 OURS: Final = re.compile(r"(?:index|judge|model-[\w.-]+|responses-[\w.-]+)\.html")
 
@@ -64,10 +61,9 @@ class ResponsePage:
 
 
 def build_dashboard(history: History, folder: Path, *, nights: int | None = None) -> list[Path]:
-    """Write the site, index.html last, and return its files; `nights` keeps to the newest so many.
+    """Write the site, index.html last, and return its files; `nights` limits it to the newest nights.
 
-    Files of an earlier build that are no longer needed are taken away; a folder that holds an index.html of
-    another kind is refused.
+    Outdated files of an earlier build are deleted; a folder with an index.html of another program is refused.
     """
     with disk_errors(folder):
         before = _check_folder(folder)
@@ -75,7 +71,7 @@ def build_dashboard(history: History, folder: Path, *, nights: int | None = None
         responses = read_responses(history, series)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / LIST).exists():
-            _write_list(folder, set())  # first: a build killed at its end must know its own index.html
+            _write_list(folder, set())  # a killed build must know its own index.html
         written: list[Path] = []
         for name, text in _files(series, responses):
             with replacing(folder / name) as partial:
@@ -94,7 +90,7 @@ def _write_list(folder: Path, names: set[str]) -> None:
 
 
 def _check_folder(folder: Path) -> set[str]:
-    """The pages of an earlier build."""
+    """Return the pages of an earlier build."""
     try:
         names = json.loads((folder / LIST).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -103,9 +99,8 @@ def _check_folder(folder: Path) -> set[str]:
         return set()
     except (ValueError, RecursionError):
         names = []
-    # Only our own names: an edited list must not delete other files.
-    listed = names if isinstance(names, list) else []
-    return {name for name in listed if isinstance(name, str) and OURS.fullmatch(name)}
+    # An edited list must not delete other files.
+    return {name for name in names if OURS.fullmatch(str(name))} if isinstance(names, list) else set()
 
 
 def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple[str, str]]:
@@ -180,7 +175,7 @@ def _renderer(**names: str) -> Any:
 
 
 def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
-    """Pages for the newest nights and for the newest regressions, newest night first."""
+    """Return pages for the newest nights and for the newest regressions, newest night first."""
     regressed = sorted({at for model in series.models for at in model.regressions})[-REGRESSED:]
     newest = range(len(series.nights))[-NEWEST:]
     pages = []
@@ -198,13 +193,13 @@ def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
 
 
 def snippet(text: str) -> str:
-    """The start of a text, on one line."""
+    """Return the start of a text, on one line."""
     text = " ".join(visible(text).split())
     return text if len(text) <= SNIPPET else text[: SNIPPET - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def chances(item: JudgedResponse) -> str:
-    """Each label's probability in words."""
+    """Return each label's probability as text."""
     values = zip(LABELS, (item.bad, item.okay, item.good), strict=True)
     return ", ".join(f"{label} {100 * value:.0f}%" for label, value in values if value is not None)
 
@@ -212,7 +207,6 @@ def chances(item: JudgedResponse) -> str:
 def marked(item: JudgedResponse) -> str | None:
     """Return the response with what drove its score, as markup; None where stored parts differ."""
     pairs = item.highlights if isinstance(item.highlights, list) else []
-    # Marks of another text (an edited history) would put words into the model's mouth.
     if not all(isinstance(pair, list) and len(pair) in (2, 3) and isinstance(pair[0], str) for pair in pairs):
         return None
     if not pairs or "".join(text for text, *_ in pairs).split() != item.response.split():

@@ -30,7 +30,10 @@ FOUND_NIGHTS: Final = 60  # nights of which more than regressions is shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSeries:
-    """A model over the nights; `points` and `changes` have one place for each night, None without it."""
+    """A model over the nights; `points` and `changes` have an entry for each night, None without it.
+
+    `findings` are the gates that are not fine, by the index of their night.
+    """
 
     name: str
     kind: ShareKind
@@ -50,15 +53,13 @@ class ModelSeries:
 
     @property
     def regressions(self) -> list[int]:
-        """The nights, by their place, on which a gate found one."""
-        return [
-            at for at, items in self.findings.items() if any(item.outcome == "regression" for item in items)
-        ]
+        """The nights with a regression, by their index."""
+        return [at for at, found in self.findings.items() if any(i.outcome == "regression" for i in found)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorShift:
-    """How far the judge's Good probability on the anchors is from the first night they were judged on."""
+    """The change of the Good probability on the anchors since the first night with the same anchors."""
 
     since: str
     count: int
@@ -66,13 +67,13 @@ class AnchorShift:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the whole interval lies on one side of nothing."""
+        """Whether the whole interval lies on one side of 0."""
         return is_beyond(self.change.interval, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightHealth:
-    """The judge on one night; None where nothing is known. `reasons` counts all that was left unscored."""
+    """The judge on one night, None where unknown; `reasons` counts the unscored responses."""
 
     shift: AnchorShift | None
     unscored: float | None
@@ -82,7 +83,7 @@ class NightHealth:
 
 @dataclass(frozen=True, slots=True)
 class PooledShare:
-    """A Good share over several nights; `prompts` is how many one night has."""
+    """A Good share over several nights; `prompts` is the number of one night."""
 
     share: Estimate
     prompts: float
@@ -90,7 +91,7 @@ class PooledShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightSeries:
-    """The nights that belong together, oldest first; `left_out` are nights of other configs beside them.
+    """The nights of the newest night's config, oldest first; `left_out` counts those of other configs.
 
     `tonight` are the gates of the newest night, and `emotions` pools the newest `pooled` nights.
     """
@@ -105,50 +106,44 @@ class NightSeries:
 
 
 def read_series(history: History, *, last: int | None = None) -> NightSeries:
-    """All that the pages show, but for single responses; `last` keeps to the newest nights."""
-    every = history.nights(last=last)
-    nights = succession(every)
-    places = {night.key: at for at, night in enumerate(nights)}
+    """Read all that the pages show except single responses; `last` limits it to the newest nights."""
+    every = history.nights()
+    config = every[-1].config if every else ""
+    nights = tuple(history.nights(config=config, last=last))
+    index = {night.night: at for at, night in enumerate(nights)}
     findings: defaultdict[str, dict[int, list[GateResult]]] = defaultdict(dict)
-    for night, gate in history.gates_not_fine(last=min(last or FOUND_NIGHTS, FOUND_NIGHTS)):
-        at = places.get(night.key)
-        if at is not None:
-            findings[gate.model].setdefault(at, []).append(gate)
+    for night, gate in history.gates_not_fine(config=config, last=FOUND_NIGHTS):
+        if night.night in index:
+            findings[gate.model].setdefault(index[night.night], []).append(gate)
     models = []
-    for name, points in history.all_series(last=last).items():
-        by_place = {places.get(point.night.key): point for point in points}
-        series = [by_place.get(at) for at in range(len(nights))]
-        row = tuple(point.result if point else None for point in series)
-        measured = [result for result in row if result is not None]
-        if measured:
-            # One kind for the whole line: a step from corrected to raw would look like a change of the model.
-            level = next((result for result in reversed(measured) if result.shares), None)
-            kind: ShareKind = "corrected" if is_known(share_of(level, "corrected")) else "raw"
-            models.append(
-                ModelSeries(
-                    name=name,
-                    kind=kind,
-                    points=row,
-                    changes=tuple(point.change if point else None for point in series),
-                    findings=dict(sorted(findings[name].items())),
-                )
+    for name, points in history.all_series(config=config, last=last).items():
+        by_index = {index[point.night.night]: point for point in points}
+        row = [by_index.get(at) for at in range(len(nights))]
+        # One kind for the whole line: a step from corrected to raw would look like a change of the model.
+        level = next((point.result for point in reversed(points) if point.result.shares), None)
+        models.append(
+            ModelSeries(
+                name=name,
+                kind="corrected" if is_known(share_of(level, "corrected")) else "raw",
+                points=tuple(point.result if point else None for point in row),
+                changes=tuple(point.change if point else None for point in row),
+                findings=dict(sorted(findings[name].items())),
             )
+        )
     record = history.night(*nights[-1].key) if nights else None
-    # Nights of other configs may stand between ours.
-    recent = history.results(EmotionResult, last=2 * POOLED_NIGHTS)
-    counted = [rows for night, rows in recent if night.key in places][-POOLED_NIGHTS:]
-    held: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
-    for item in chain.from_iterable(counted):
-        held[item.model, item.emotion].append(item)
-    anchors = {night.key: items for night, items in history.results(AnchorResult, last=last)}
+    pooled = [rows for _, rows in history.results(EmotionResult, config=config, last=POOLED_NIGHTS)]
+    by_emotion: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
+    for item in chain.from_iterable(pooled):
+        by_emotion[item.model, item.emotion].append(item)
+    anchors = {night.key: rows for night, rows in history.results(AnchorResult, config=config, last=last)}
     shifts = judge_shifts([anchors.get(night.key, []) for night in nights], nights)
     return NightSeries(
         nights=nights,
-        left_out=len(every) - len(nights),
+        left_out=sum(night.config != config for night in every),
         models=tuple(models),
         tonight=record.gates if record else (),
-        emotions={key: pool(rows) for key, rows in held.items()},
-        pooled=len(counted),
+        emotions={key: pool(rows) for key, rows in by_emotion.items()},
+        pooled=len(pooled),
         health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
     )
 
@@ -156,29 +151,12 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
 def pool(rows: Sequence[EmotionResult]) -> PooledShare:
     """Pool one model's nights under one emotion.
 
-    The interval is Wilson's of as many prompts as one night has: one asked again is not a new one.
+    The interval is Wilson's with the number of prompts of one night, because the nights share the prompts.
     """
     judged = sum(row.n for row in rows)
     share, prompts = sum(row.good for row in rows) / judged, judged / len(rows)
     low, high = wilson_interval(np.array(share), np.array(prompts), NORMAL)
     return PooledShare(estimate_of(share, float(low), float(high)), prompts)
-
-
-def succession(nights: Sequence[Night]) -> tuple[Night, ...]:
-    """The newest night's config, and those it followed: configs that ended before the next one began.
-
-    What ran beside it, over the same nights, is another measurement and would only zigzag with it.
-    """
-    spans: dict[str, tuple[str, str]] = {}
-    for night in nights:
-        spans[night.config] = (spans.get(night.config, (night.night, ""))[0], night.night)
-    kept: set[str] = set()
-    begin: str | None = None
-    for config, (first, end) in sorted(spans.items(), key=lambda item: item[1][1], reverse=True):
-        if begin is None or end < begin:
-            kept.add(config)
-            begin = first
-    return tuple(night for night in nights if night.config in kept)
 
 
 def share_of(result: ModelResult | None, kind: ShareKind, label: str = "Good") -> Estimate:
@@ -193,7 +171,7 @@ def is_known(estimate: Estimate) -> bool:
 
 
 def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
-    """Return the places of nights from which on another judge, calibration or config was used."""
+    """Return a note for each night, by its index, on which another judge or calibration was used first."""
     marks = {}
     for at, (before, night) in enumerate(pairwise(nights), start=1):
         new = []
@@ -201,8 +179,6 @@ def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
             new.append(f"judge {' '.join(night.judge_key)}".strip())
         if before.calibration != night.calibration:
             new.append(f"calibration {(night.calibration or 'none')[:8]}")
-        if before.config != night.config:
-            new.append("config")
         if new:
             marks[at] = "new " + ", ".join(new)
     return marks
@@ -210,11 +186,8 @@ def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
 
 def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -> NightHealth:
     results = [result for model in models if (result := model.points[at]) is not None]
-    reasons: Counter[str] = Counter()
-    for result in results:
-        reasons.update(result.unscored)
-    judged = sum(result.n for result in results)
-    asked = judged + reasons.total()
+    reasons = sum((Counter(result.unscored) for result in results), Counter[str]())
+    asked = sum(result.n for result in results) + reasons.total()
     costs = [result.cost for result in results if result.cost is not None]
     return NightHealth(
         shift=shift,
@@ -227,7 +200,7 @@ def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -
 def judge_shifts(
     anchors: Sequence[Sequence[AnchorResult]], nights: Sequence[Night]
 ) -> Iterator[AnchorShift | None]:
-    """Each night's anchors against the first night of the same set; all nights' intervals hold at once."""
+    """Compare each night's anchors with the first night of the same set; all intervals hold at once."""
     first: dict[str, tuple[str, dict[str, float]]] = {}
     looks = max(1, sum(1 for rows in anchors if rows))
     for rows, night in zip(anchors, nights, strict=True):

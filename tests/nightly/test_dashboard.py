@@ -24,7 +24,7 @@ from histories import (
 from empathy_judge.commands import main as cli
 from empathy_judge.data.text import slug
 from empathy_judge.nightly.dashboard.build import LIST, build_dashboard, marked
-from empathy_judge.nightly.dashboard.series import read_series, succession
+from empathy_judge.nightly.dashboard.series import read_series
 from empathy_judge.nightly.history import open_history
 from empathy_judge.nightly.schema import (
     EmotionResult,
@@ -240,10 +240,13 @@ def test_marks_of_another_text_are_not_shown() -> None:
     assert "[U+202E]" in (marked(hidden) or "")
 
 
-def test_nights_of_a_config_that_ran_beside_are_left_out() -> None:
-    pairs = [("old", "1"), ("old", "2"), ("beside", "2"), ("new", "3"), ("beside", "4"), ("new", "5")]
-    kept = succession([make_bare(night, config) for config, night in pairs])
-    assert [item.key for item in kept] == [pair for pair in pairs if pair[0] != "beside"]
+def test_nights_of_other_configs_are_left_out(tmp_path: Path) -> None:
+    with open_history(tmp_path / "history.db") as history:
+        for config, night in (("old", "1"), ("beside", "2"), ("new", "3"), ("beside", "4"), ("new", "5")):
+            history.add_night(make_bare(night, config))
+        series = read_series(history)
+    assert [item.key for item in series.nights] == [("new", "3"), ("new", "5")]
+    assert series.left_out == 3
 
 
 def test_a_history_without_nights_and_one_with_nearly_nothing(tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ class HistoryContract:
                 "model-1": 3,
             }
             assert series[0].result == make_night(1).models[1]
-            told = [(night.night, gate.gate) for night, gate in history.gates_not_fine(last=2)]
-            assert told == [(name_of(3), "good_share_drop"), (name_of(9), "good_share_drop")]
+            told = [(night.night, gate.gate) for night, gate in history.gates_not_fine(config="c1", last=2)]
+            assert told == [(name_of(2), "good_share_drop"), (name_of(3), "good_share_drop")]
             assert [len(items) for _, items in history.results(AnchorResult)] == [4, 4, 4, 4]
             emotions = [item for _, items in history.results(EmotionResult, config="c1") for item in items]
             assert sum(item.good for item in emotions) == 3 * 64 * 2.5
