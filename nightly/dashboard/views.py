@@ -7,11 +7,11 @@ of levels. If the judge moved, its part is subtracted.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import mean
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from empathy_judge.calibration.estimate import UNDEFINED as NO_ESTIMATE
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
 from empathy_judge.data.text import UNDEFINED, listed, money, percent, points, show, slug
@@ -27,7 +27,7 @@ from empathy_judge.nightly.dashboard.series import (
 )
 from empathy_judge.nightly.gates import gravest, severity
 from empathy_judge.nightly.output import NAMED, describe_unresponsive
-from empathy_judge.nightly.schema import ChangeResult, GateResult, ModelResult, Outcome
+from empathy_judge.nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
 from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, percent_tick, signed_tick
 from empathy_judge.reports.page import Cell, Figure, Table, row
 
@@ -103,24 +103,24 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
     broken = [item for item in run if item.outcome == "regression"]
     worse = [item for item in broken if item.has_fallen]
     maybe = [item for item in run if item.has_fallen and item not in broken]
+    others = len(run) - len(worse)
+    if worse and (maybe or not others):
+        return f"{_changes(worse, 'got worse')}.{f' {_list(maybe)} may be worse too.' if maybe else ''}"
     if worse:
-        others = len(run) - len(worse)
-        rest = f" {_list(maybe)} may be worse too." if maybe else ""
-        if others and not maybe:
-            rest = f" No significant change of the other {others} model{'s' if others > 1 else ''}."
-        return f"{_list(worse)} got worse: {_changes(worse)}.{rest}"
+        plural = "s" if others > 1 else ""
+        return f"{_changes(worse, 'got worse')}. No significant change of the other {others} model{plural}."
     if broken:
-        return (
-            f"{_list(broken)} failed a gate, without a significant drop of the Good share since the baseline."
-        )
+        return f"{_list(broken)} failed a gate, without a significant drop of the Good share."
     if maybe:
-        return f"{_list(maybe)} may be worse: {_changes(maybe)}. No gate failed."
-    changes = [(item.model.name, points(item.change.shown)) for item in run if item.change is not None]
-    if not changes:
-        return f"No earlier night to compare with yet: {_levels(run)}."
-    (name, change), *others_changed = changes
-    name = f"the lowest, {name}," if others_changed else name
-    return f"No model is significantly worse than on {_since(run)}: {name} has {change} points (Good share)."
+        return f"{_changes(maybe, 'may be worse')}. No gate failed."
+    if changed := [item for item in run if item.change is not None]:
+        name = _list(changed[:1]) if len(changed) == 1 else f"the lowest, {_list(changed[:1])},"
+        change = changed[0].change and f"{points(changed[0].change.shown)} points (Good share)"
+        return f"No model is significantly worse than on {_since(run)}: {name} has {change}."
+    shares = [(share_of(item.model.points[-1], item.model.kind), item.model.name) for item in run]
+    known = sorted((-share.value, name) for share, name in shares if is_known(share))
+    levels = listed([f"{name} {percent(-value)}%" for value, name in known[:NAMED]])
+    return f"No earlier night to compare with yet: Good shares are {levels}."
 
 
 def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
@@ -158,16 +158,9 @@ def _since(items: Sequence[ModelTonight]) -> str:
     return nights.pop() if len(nights) == 1 else "their baselines"
 
 
-def _changes(items: Sequence[ModelTonight]) -> str:
-    changes = [points(item.change.shown) for item in items[: NAMED - 1] if item.change]
-    return f"{listed(changes)} points (Good share) since {_since(items)}"
-
-
-def _levels(run: Sequence[ModelTonight]) -> str:
-    shares = {item.model.name: share_of(item.model.points[-1], item.model.kind) for item in run}
-    ranked = sorted((-share.value, name) for name, share in shares.items() if is_known(share))
-    levels = [f"{name} {percent(-value)}%" for value, name in ranked[:NAMED]]
-    return f"Good shares are {listed(levels)}" if levels else "no share is known"
+def _changes(items: Sequence[ModelTonight], verb: str) -> str:
+    changes = listed([points(item.change.shown) for item in items[: NAMED - 1] if item.change])
+    return f"{_list(items)} {verb}: {changes} points (Good share) since {_since(items)}"
 
 
 def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Figure]:
@@ -180,34 +173,31 @@ def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Fi
 
 def model_figures(series: NightSeries, model: ModelSeries) -> list[Figure]:
     """Return the charts of a model: the change from its baseline, and each label's share."""
-    change = _change_figure(series, model)
-    return [
-        *([change] if change else []),
-        *(_share_figure(series, model, label, caption=f"{label} share, %") for label in reversed(LABELS)),
-    ]
+    shares = [_share_figure(series, model, label, caption=f"{label} share, %") for label in reversed(LABELS)]
+    return [*filter(None, [_change_figure(series, model)]), *shares]
 
 
 def health_figures(series: NightSeries) -> dict[str, Figure]:
     """Return the charts of the judge: its shift on the anchors, unscored responses, cost."""
-    health = series.health
+    nights = dict(enumerate(series.health))
     return {
         "shift": _nightly_chart(
             series,
-            [night.shift.change if night.shift else NO_ESTIMATE for night in health],
+            [night.shift.change if night.shift else None for night in series.health],
             caption="Shift of the judge's Good probability on the anchors, points",
             name="shift",
-            flagged={at for at, night in enumerate(health) if night.shift and night.shift.is_shown},
+            flagged={at for at, night in nights.items() if night.shift and night.shift.is_shown},
             **POINTS,
         ),
         "unscored": _nightly_chart(
             series,
-            [_exact(night.unscored) for night in health],
+            [night.unscored for night in series.health],
             caption="Unscored, %",
             name="unscored",
             look="people",
             notes={
                 at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
-                for at, night in enumerate(health)
+                for at, night in nights.items()
             },
             tick=percent_tick,
             show=lambda item: per_cent(item.value),
@@ -215,7 +205,7 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
         ),
         "cost": _nightly_chart(
             series,
-            [_exact(night.cost) for night in health],
+            [night.cost for night in series.health],
             caption="Cost of a night, US dollars",
             name="cost",
             tick=lambda value: f"${value:.3g}",
@@ -243,11 +233,10 @@ def _change_figure(series: NightSeries, model: ModelSeries) -> Figure | None:
     if not any(model.changes):
         return None
     baselines = {night for item in model.changes if item for night in item.nights}
-    starts = [Estimate(0.0, None) if night.night in baselines else NO_ESTIMATE for night in series.nights]
-    values = [item.shown if item else start for item, start in zip(model.changes, starts, strict=True)]
+    starts = [0.0 if night.night in baselines else None for night in series.nights]
     return _nightly_chart(
         series,
-        values,
+        [item.shown if item else start for item, start in zip(model.changes, starts, strict=True)],
         caption=f"{model.name}: change of Good since baseline, points",
         name=f"change-{slug(model.name)}",
         model=model,
@@ -273,7 +262,7 @@ def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, captio
 
 def _nightly_chart(
     series: NightSeries,
-    values: Sequence[Estimate],
+    values: Sequence[Estimate | float | None],
     *,
     caption: str,
     model: ModelSeries | None = None,
@@ -286,11 +275,17 @@ def _nightly_chart(
     start = max(0, len(values) - CHART_NIGHTS)
     if model is not None:
         flagged = model.regressions
-        notes = {at: "; " + " ".join(_sentences(model.findings[at], "regression")) for at in flagged}
+        notes = {
+            at: "; " + " ".join(item.sentence for item in model.findings[at] if item.outcome == "regression")
+            for at in flagged
+        }
     return line_chart(
         caption,
         [night.night for night in series.nights[start:]],
-        values[start:],
+        [
+            item if isinstance(item, Estimate) else Estimate(math.nan if item is None else item, None)
+            for item in values[start:]
+        ],
         title=caption,
         behind=behind[start:],
         notes={at - start: text for at, text in notes.items()},
@@ -300,38 +295,22 @@ def _nightly_chart(
     )
 
 
-def _exact(value: float | None) -> Estimate:
-    return NO_ESTIMATE if value is None else Estimate(value, None)
-
-
-def _sentences(found: Sequence[GateResult], outcome: Outcome) -> list[str]:
-    return [item.sentence or item.name for item in found if item.outcome == outcome]
-
-
 def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
-    """Return the findings of the newest night, the gravest first; one that many gates share comes once."""
+    """Return the findings of the newest night, the gravest first; a failure of a model comes once."""
     if not series.nights:
         return []
     failed = series.nights[-1].failed
-    unresponsive = {model.name for model in series.models if model.newest.is_unresponsive}
-    # The headline reports unresponsive models.
-    found = [item for item in series.tonight if item.value is not None or item.model not in unresponsive]
-    unsure = [item.model for item in found if item.outcome == "inconclusive"]
-    stale = _sentences(found, "stale")
-    more = f" {len(stale) - 1:,} more gates are stale." if len(stale) > 1 else ""
+    # The headline names unresponsive models.
+    once = {*failed, *(model.name for model in series.models if model.newest.is_unresponsive)}
     findings: list[tuple[Outcome, str]] = [
-        *(("regression", sentence) for sentence in _sentences(found, "regression")),
         *(("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()),
-        *(("failed", line) for line in _sentences([i for i in found if i.model not in failed], "failed")),
-        *(("stale", f"{sentence}{more}") for sentence in stale[:1]),
+        *(
+            (item.outcome, item.sentence)
+            for item in series.tonight
+            if item.outcome not in FINE and (item.value is not None or item.model not in once)
+        ),
     ]
-    if unsure:
-        names = list(dict.fromkeys(unsure))
-        of = listed(names) if len(names) <= NAMED else f"{len(names)} models"
-        gates = "1 gate is" if len(unsure) == 1 else f"{len(unsure):,} gates are"
-        text = f"{gates} inconclusive, for {of}; each model's page shows what is needed."
-        findings.append(("inconclusive", text))
-    return findings
+    return sorted(findings, key=lambda item: -severity(item[0]))
 
 
 def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
@@ -341,17 +320,13 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     results = [result for model in series.models if (result := model.points[-1]) is not None]
     priced = sum(result.cost is not None for result in results)
     passed = sum(item.outcome == "pass" for item in series.tonight)
-    health = series.health[-1]
-    cost = "tonight, all models" if priced == len(results) else f"tonight, of {priced:,} models where known"
+    health, judged = series.health[-1], sum(result.n for result in results)
+    unscored = f"{per_cent(health.unscored)} unscored"
     return [
         ("Models", f"{len(results):,}", f"of {len(series.models):,} in the history"),
-        (
-            f"{NOUNS[series.nights[-1].unit].capitalize()} scored",
-            f"{sum(result.n for result in results):,}",
-            "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
-        ),
+        (f"{NOUNS[series.nights[-1].unit].capitalize()} scored", f"{judged:,}", unscored),
         ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
-        *([("Cost", money(health.cost), cost)] if health.cost is not None else []),
+        *([("Cost", money(health.cost), f"tonight, of {priced:,} models")] if priced else []),
     ]
 
 
@@ -362,18 +337,18 @@ def model_notes(model: ModelSeries) -> list[str]:
 
 
 def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Table:
-    """Return pooled Good shares, unpleasant emotions first, the hardest of each kind first.
+    """Return pooled Good shares, negative emotions first, the lowest of each kind first.
 
     The tint of a cell is its distance from the mean.
     """
     cells = series.emotions
     names = [model.name for model in models if any(name == model.name for name, _ in cells)]
-    shares = [cell.share.value for cell in cells.values()]
-    middle = mean(shares) if shares else 0.0
-    reach = max([0.05, *(abs(share - middle) for share in shares)])
     by_emotion: dict[str, list[float]] = {}
     for (_, emotion), cell in cells.items():
         by_emotion.setdefault(emotion, []).append(cell.share.value)
+    shares = [*chain.from_iterable(by_emotion.values())]
+    middle = mean(shares) if shares else 0.0
+    reach = max([0.05, *(abs(share - middle) for share in shares)])
 
     def show_cell(cell: PooledShare | None) -> Cell:
         if cell is None:
@@ -389,8 +364,7 @@ def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Table:
 def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str, str]]:
     """Return the figures at the top of a model's page, of its newest night."""
     newest, how = model.newest, "corrected" if model.kind == "corrected" else "uncorrected"
-    count = len(model.regressions)
-    when = f"last on {series.nights[model.regressions[-1]].night}" if count else "none"
+    when = f"last on {series.nights[model.regressions[-1]].night}" if model.regressions else "none"
     facts = []
     change = next((item for item in reversed(model.changes) if item is not None), None)
     if change is not None and change.shown.interval is not None:
@@ -399,23 +373,22 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
     if change is not None and change.nights_used >= REPORTED_NIGHTS:
         spread = f"{100 * change.spread:.1f} points" if describe_variation(change) else "none shown"
         facts.append(("Night-to-night variation", spread, f"beyond sampling, {change.nights_used:,} nights"))
-    shares = {label: share_of(newest, model.kind, label) for label in reversed(LABELS)}
+    for label in reversed(LABELS):
+        facts.append((f"{label} share, %", percent(share_of(newest, model.kind, label)), how))
     return [
         *facts,
-        *((f"{label} share, %", percent(share), how) for label, share in shares.items()),
         ("Judged", f"{newest.n:,}", f"{per_cent(newest.unscored_share)} unscored"),
         ("Prompt fit", show_fit(newest), "chance to be closer to its own prompt than to another"),
         ("Cost", money(newest.cost), "that night"),
-        ("Nights with a regression", f"{count:,}", when),
+        ("Nights with a regression", f"{len(model.regressions):,}", when),
     ]
 
 
 def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, ModelResult, Outcome | None]]:
     """Return a model's newest nights, newest first, and the gravest outcome on each."""
-    newest = list(enumerate(model.points))[: -FOUND_NIGHTS - 1 : -1]
     return [
         (series.nights[at].night, result, gravest(item.outcome for item in model.findings.get(at, ())))
-        for at, result in newest
+        for at, result in list(enumerate(model.points))[: -FOUND_NIGHTS - 1 : -1]
         if result is not None
     ]
 
