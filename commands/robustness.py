@@ -62,8 +62,8 @@ def robustness(
     from empathy_judge.judge.base import load_judge
     from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.robustness.run import judge_saved, measure_robustness
-    from empathy_judge.reports.markdown import write_page
     from empathy_judge.reports.progress import progress
+    from empathy_judge.reports.render import write_page
     from empathy_judge.reports.robustness_page import robustness_page
     from empathy_judge.reports.terminal import open_screen, print_lines, print_page
 

@@ -200,7 +200,7 @@ def score(
     if html:
         from empathy_judge.data.files import write_texts
         from empathy_judge.reports.conversation_page import conversation_page
-        from empathy_judge.reports.html import as_page
+        from empathy_judge.reports.render import as_page
 
         write_texts({html.name: as_page(conversation_page(source, scored))}, html.parent)
     code = 0 if scored.summary.judged or scored.summary.flagged["count"] else OperationalError.exit_code

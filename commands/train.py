@@ -124,7 +124,7 @@ def train(
         allow(WITH_JUDGE, "the making of a judge, but with --cross-validate")
     from dataclasses import replace
 
-    from empathy_judge.reports.progress import progress, steps
+    from empathy_judge.reports.progress import progress, training_steps
     from empathy_judge.training.environment import check_environment
     from empathy_judge.training.model_card import evaluation_lines, read_recorded, write_card
     from empathy_judge.training.recipe import lineage, read_recipe
@@ -149,7 +149,8 @@ def train(
     from empathy_judge.training import cross_validation, make
     from empathy_judge.training.held_out_calibration import calibrate_trained, open_trained
 
-    with interruptible(KEPT), steps() as (on_split, on_step):
+    on_split, on_step = training_steps()
+    with interruptible(KEPT):
         if cross_validate:
             result = cross_validation.cross_validate(
                 data, recipes, out, part=part, device=device, on_split=on_split, on_step=on_step

@@ -21,8 +21,8 @@ from empathy_judge.emotionbench.alignment import (
 from empathy_judge.emotionbench.questionnaires import read_questionnaire
 from empathy_judge.emotionbench.sheets import PEOPLE
 from empathy_judge.reports.charts import line_chart
-from empathy_judge.reports.markdown import write_page
 from empathy_judge.reports.page import Cell, Figure, Page, Section, Table, row
+from empathy_judge.reports.render import write_page
 from empathy_judge.reports.terminal import open_screen, print_lines, print_page
 
 TITLE: Final = "Changes of emotions, compared with people"

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -31,13 +32,9 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        letter
-        if letter in KEPT or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-        # Half a character and a letter of no known meaning are shown as their code too.
-        else f"[U+{ord(letter):04X}]"
-        for letter in text
-    )
+    # Half a character and a letter of no known meaning are shown as their code too.
+    hidden = {letter for letter in {*text} - KEPT if unicodedata.category(letter)[0] == "C"}
+    return text.translate({ord(letter): f"[U+{ord(letter):04X}]" for letter in hidden})
 
 
 def element(tag: str, *inside: str, **attributes: object) -> str:
@@ -84,7 +81,8 @@ def ticks(low: float, high: float, *, most: int = 6) -> list[float]:
         return [float(low)]
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * part for part in (1, 2, 2.5, 5, 10, 20) if (high - low) / (power * part) <= most - 1)
+    steps = (power * part for part in (1, 2, 2.5, 5, 10, 20))
+    step = next(step for step in steps if (high - low) / step <= most - 1)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(number * step, 12) + 0.0 for number in range(first, last + 1)]
 
@@ -121,13 +119,10 @@ Look = Literal["judge", "people", "rival", "raw", "found"]
 # Shapes repeat the information of colors, for color blindness and black print.
 SHAPES: dict[str, str] = {
     "judge": "M-5.5 0a5.5 5.5 0 1 0 11 0a5.5 5.5 0 1 0-11 0z",
-    "found": "M0-7 7 0 0 7-7 0z",
-    "people": "M0-7 7 0 0 7-7 0z",
     "rival": "M-4-4h8v8h-8z",
-    "raw": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
-    "before": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
-    "best": "M0-7 7 0 0 7-7 0z",
     "worst": "M-5-5.5h10L0 5z",
+    **dict.fromkeys(("found", "people", "best"), "M0-7 7 0 0 7-7 0z"),
+    **dict.fromkeys(("raw", "before"), "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
 }
 LINE_LETTERS = 38  # for a name and a figure in the narrowest chart; the table has the whole name
 LINE_HEIGHT, ABOVE_LINES, BELOW_LINES = 44, 6, 30  # in pixels; below the lines is the axis
@@ -426,10 +421,5 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
     >>> _runs([0, 1, 4])
     [[0, 1], [4]]
     """
-    runs: list[list[int]] = []
-    for at in places:
-        if runs and runs[-1][-1] == at - 1:
-            runs[-1].append(at)
-        else:
-            runs.append([at])
-    return runs
+    numbered = groupby(enumerate(places), key=lambda pair: pair[1] - pair[0])
+    return [[at for _, at in run] for _, run in numbered]

@@ -23,7 +23,7 @@ TITLE_LETTERS: Final = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedConversation:
-    """A conversation, what the judge says of it as a whole, and the score of every reply."""
+    """A conversation and its judgment as a whole, with the score of every reply."""
 
     exchange: Exchange
     judgment: Judgment
@@ -101,7 +101,7 @@ def _describe_level(model: ScoredModel) -> str:
 
 
 def _table(ordered: Sequence[JudgedConversation]) -> Table:
-    """A row for each conversation, the lowest first."""
+    """Return a row for each conversation, the lowest first."""
     return table_of(
         ordered,
         {
@@ -130,7 +130,7 @@ def _extreme(item: JudgedConversation, place: int | None) -> str:
 
 
 def _card(number_: int, item: JudgedConversation) -> Example:
-    """A conversation with its curve and its turns."""
+    """Return a conversation with its curve and its turns."""
     exchange, judgment = item.exchange, item.judgment
     opening = exchange.situation or all_turns(exchange)[0].text
     title = opening if len(opening) <= TITLE_LETTERS else f"{opening[:TITLE_LETTERS].rstrip()}…"

@@ -11,8 +11,8 @@ from typing import Any, Final, TextIO
 from xml.etree import ElementTree
 
 from empathy_judge.data.files import disk_errors, replacing
-from empathy_judge.reports.markdown import as_markdown
 from empathy_judge.reports.page import Page
+from empathy_judge.reports.render import as_markdown
 
 SUMMARY: Final = "GITHUB_STEP_SUMMARY"  # the variable that names the file, in a job of GitHub
 MOST_SUMMARY: Final = 900_000  # bytes; GitHub shows none of a step's summary that has more than 1 MiB

@@ -19,11 +19,11 @@ STEP_EVERY: Final = 5.0  # likewise while a network is trained, where a step tak
 
 @contextmanager
 def progress(
-    doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = lambda: 0.0
+    doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = float
 ) -> Iterator[OnProgress]:
     """Show how far a run is, how long it takes, and the US dollars `spent`, if any."""
     if not sys.stderr.isatty():
-        yield _log_lines(done, spent)
+        yield log_lines(done, spent)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -38,11 +38,13 @@ def progress(
         yield show
 
 
-def _log_lines(done: str, spent: Callable[[], float]) -> OnProgress:
+def log_lines(
+    done: str, spent: Callable[[], float] = float, *, first: float = FIRST_LINE, every: float = LINE_EVERY
+) -> OnProgress:
     """Return a function that prints a line soon after the start of a long or costly run, and then some."""
     # Measured from the first call: a model was loaded before it, and an earlier run did the first so many.
     start: tuple[float, int, float] | None = None
-    due = FIRST_LINE  # seconds after the start
+    due = first  # seconds after the start
 
     def log(count: int, total: int) -> None:
         nonlocal due, start
@@ -50,37 +52,30 @@ def _log_lines(done: str, spent: Callable[[], float]) -> OnProgress:
         elapsed, new = monotonic() - start[0], count - start[1]
         if elapsed < due or not new:
             return
-        seconds = elapsed / new * (total - count)
-        cost = (spent() - start[2]) / new * (total - count)
+        seconds, cost = (each / new * (total - count) for each in (elapsed, spent() - start[2]))
         if due > FIRST_LINE or seconds >= LONG or cost >= COSTLY:
             left = f"about {duration(seconds)}{f' and USD {cost:.2f}' if cost else ''} left"
             print(f"{done} {count:,} of {total:,}, {left}", file=sys.stderr, flush=True)
-        due = elapsed + LINE_EVERY
+        due = elapsed + every
 
     return log
 
 
-@contextmanager
-def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
-    """Show a training on stderr: the part, and how far it is."""
-    part, network, before, last = "", 0, 0, monotonic()
-    began, first = last, 0
+def training_steps() -> tuple[Callable[[str, int, int], None], OnProgress]:
+    """Return functions that print the split and, for each network of it, how far its training is."""
+    part, network, before, log = "", 0, 0, log_lines("")
 
     def on_split(name: str, number: int, total: int) -> None:
-        nonlocal part, network, before
-        part, network, before = f"{name} ({number + 1} of {total}), ", 0, 0
+        nonlocal part, network
+        part, network = f"{name} ({number + 1} of {total}), ", 0
         print(f"training {name} ({number + 1} of {total})", file=sys.stderr, flush=True)
 
     def on_step(done: int, total: int) -> None:
-        nonlocal network, before, last, began, first
-        now = monotonic()
+        nonlocal network, before, log
         if done <= before or not network:  # another network: a teacher comes first, and some are several
-            network, began, first = network + 1, now, done
+            network += 1
+            log = log_lines(f"{part}network {network}:", first=STEP_EVERY, every=STEP_EVERY)
         before = done
-        if done > first and now - last >= STEP_EVERY:
-            last = now
-            left = duration((now - began) / (done - first) * (total - done))
-            line = f"{part}network {network}: {done:,} of {total:,} examples, about {left} left"
-            print(line, file=sys.stderr, flush=True)
+        log(done, total)
 
-    yield on_split, on_step
+    return on_split, on_step

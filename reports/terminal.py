@@ -161,7 +161,7 @@ def _print_rows(lines: Sequence[Sequence[str]], screen: Console) -> None:
 
 
 def _rejoin(text: str) -> str:
-    """A name that was broken at its slash in one piece again."""
+    """Join a name that was broken at its slash."""
     return text.replace("/\n", "/")
 
 
@@ -188,7 +188,7 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say on stderr that something is under way: turning on a terminal, else a line once it takes long."""
+    """Show on stderr that something is under way: a spinner on a terminal, else a line once it takes long."""
     if sys.stderr.isatty():
         with open_screen(stderr=True).status(f"{what} ..."):
             yield

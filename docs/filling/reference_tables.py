@@ -90,7 +90,7 @@ UNRANKED: Final = {"spearman", "auc_bad", "balanced_accuracy"}  # undefined wher
 
 
 def record_tables() -> dict[str, str]:
-    """A table for each kind of row."""
+    """Return a table for each kind of row."""
     return {f"table_{kind.__name__.lower()}": _record(kind) for kind in (Exchange, Turn, Rating, Judgment)}
 
 
@@ -153,12 +153,12 @@ def _option_default(parameter: Parameter) -> str:
 
 
 def shapes() -> str:
-    """The shapes of files that are recognized, in the order they are tried."""
+    """Return the shapes of files that are recognized, in the order they are tried."""
     return table(("shape", "such as"), ((shape.name, shape.example) for shape in SHAPES))
 
 
 def exit_codes() -> str:
-    """What each exit code means; those of errors as the errors say."""
+    """Return the meaning of each exit code, for errors from their docstrings."""
     codes = [
         (0, "Success."),
         (
@@ -401,13 +401,13 @@ def real_answers() -> str:
 
 
 def nightly_keys() -> str:
-    """A night's configuration as its module lists it."""
+    """Return a night's configuration as its module lists it."""
     text = cleandoc(import_module("empathy_judge.nightly.config").__doc__ or "")
     return f"```toml\n{text.partition(chr(10) * 2)[2]}\n```"
 
 
 def _type(hint: Any) -> str:
-    """A type in words: what one writes into TOML or JSON.
+    """Describe a type in the words of TOML and JSON.
 
     >>> _type(str | None), _type(tuple[str, ...]), _type(Literal["a", "b"])
     ('string', 'list of string', '`a`, `b`')
@@ -434,7 +434,7 @@ def _value(value: Any) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown."""
+    """Return a table of Markdown."""
     titles = list(head)
     lines = [titles, ["---"] * len(titles), *(list(row) for row in rows)]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

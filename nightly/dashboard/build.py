@@ -37,8 +37,8 @@ from empathy_judge.nightly.output import describe_unresponsive
 from empathy_judge.nightly.schema import JudgedResponse, Night
 from empathy_judge.reports.charts import visible
 from empathy_judge.reports.highlight import as_html
-from empathy_judge.reports.html import TEMPLATES as REPORT_TEMPLATES
-from empathy_judge.reports.html import make_environment
+from empathy_judge.reports.render import TEMPLATES as REPORT_TEMPLATES
+from empathy_judge.reports.render import make_environment
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LIST: Final = "dashboard-files.json"  # the files of this build, so that the next deletes its outdated pages

@@ -30,8 +30,8 @@ from empathy_judge.reports.calibration.verdict import (
     say_headline,
     say_verdict,
 )
-from empathy_judge.reports.markdown import write_page
 from empathy_judge.reports.page import Page, Section, Table, row
+from empathy_judge.reports.render import write_page
 from empathy_judge.reports.terminal import open_screen, print_lines, print_tables
 
 READING = (

@@ -25,7 +25,7 @@ from empathy_judge.data.runs import seal_run
 from empathy_judge.data.tables import write_rows
 from empathy_judge.reports.comparison.comparison_page import compared_runs_row, runs_page, verdict_sentences
 from empathy_judge.reports.comparison.pair_sentences import describe_pair
-from empathy_judge.reports.markdown import as_markdown
+from empathy_judge.reports.render import as_markdown
 
 TODAY = date(2026, 3, 1)
 Runs = Callable[..., Path]

@@ -30,7 +30,7 @@ from empathy_judge.judge.robustness.catalogue import (
     split_in_two,
 )
 from empathy_judge.judge.robustness.run import EACH, GROWN, POOL, Robustness, in_turns, measure_robustness
-from empathy_judge.reports.markdown import as_markdown
+from empathy_judge.reports.render import as_markdown
 from empathy_judge.reports.robustness_page import robustness_page
 
 CATALOGUE = read_perturbations()

@@ -40,7 +40,11 @@ LOADED = (
         "empathy_judge.rating.collect",
         "empathy_judge.rating.handouts",
     ),
-    *("empathy_judge.reports.calibration.calibration_page", "reports.html", "empathy_judge.reports.terminal"),
+    *(
+        "empathy_judge.reports.calibration.calibration_page",
+        "empathy_judge.reports.render",
+        "empathy_judge.reports.terminal",
+    ),
     *(
         "empathy_judge.commands.compare",
         "empathy_judge.commands.nightly",
