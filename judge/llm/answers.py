@@ -4,23 +4,25 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import exp
 from typing import Any, Final
 
 from empathy_judge.data.records import LABELS
+from empathy_judge.judge.llm.endpoint import CallFailed, Reply
 from empathy_judge.judge.llm.judge_prompt import PromptForm
 
-# A word alone: marks around it are let pass, and a sentence behind it where a mark parts the two.
+# A word alone: quotes and asterisks around it are accepted, and a sentence after a punctuation mark.
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")
-WORD_OPENING: Final = re.compile(r"(?:\A|</(?:think|thinking|reasoning|thought)>)[\s\"'*`]*", re.IGNORECASE)
 OUT_OF_TOKENS: Final = "ran out of tokens; raise max_tokens"
 NO_ROOM: Final = f"empty answer: {OUT_OF_TOKENS}"  # all tokens went into reasoning
-RAW_CHARACTERS: Final = 600  # of an answer that could not be read, this much is kept
-READ_CHARACTERS: Final = 20_000  # an answer longer than this is a model gone astray
-# Tags in which thinking models think aloud; no label is ever taken from between them.
-THOUGHTS: Final = re.compile(r"<(think|thinking|reasoning|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-END_OF_THOUGHT: Final = re.compile(r"\A.*</(?:think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE)
+RAW_CHARACTERS: Final = 600  # saved of an answer that could not be read
+READ_CHARACTERS: Final = 20_000  # read of an answer
+# The tags of reasoning; no label is ever taken from between them.
+TAGS: Final = "think|thinking|reasoning|thought"
+THOUGHTS: Final = re.compile(rf"<({TAGS})>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+END_OF_THOUGHT: Final = re.compile(rf"\A.*</(?:{TAGS})>", re.DOTALL | re.IGNORECASE)
+WORD_OPENING: Final = re.compile(rf"(?:\A|</(?:{TAGS})>)[\s\"'*`]*", re.IGNORECASE)
 REFUSAL: Final = re.compile(
     r"\b(I(?:['\u2019]m| am) (?:sorry|unable|not able)|I (?:can['\u2019]t|cannot|won['\u2019]t|must decline)"
     r"|as an AI\b)",
@@ -30,56 +32,59 @@ REFUSAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model said; `probabilities` only where the server gave logprobs of the label."""
+    """What a model answered: a label, or the `problem`, whose part before the colon is what tables count.
 
-    label: str
-    fields: Mapping[str, str]
+    `probabilities` are those of the server's logprobs, of samples, or None. `note` is about samples.
+    """
+
+    label: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
     probabilities: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
-    """No label, and why: the part before the colon is the kind that tables count."""
-
-    reason: str
+    problem: str = ""
     raw: str = ""
+    note: str = ""
+    usage: dict[str, float] = field(default_factory=dict)
 
 
-def read_answer(body: Mapping[str, Any], form: PromptForm) -> Answer | Unusable:
-    """The label in a chat completion, or why there is none."""
+def read_reply(reply: Reply | CallFailed, form: PromptForm) -> Answer:
+    """Return the label in the reply to a chat request, or why there is none."""
+    if isinstance(reply, CallFailed):
+        return Answer(problem=reply.reason, raw=shorten(reply.raw), usage=reply.usage)
+    return replace(_read_body(reply.body, form), usage=reply.usage)
+
+
+def _read_body(body: Mapping[str, Any], form: PromptForm) -> Answer:
     message = read_message(body)
     if message is None:
-        return Unusable(reason="no answer: the server sent no message", raw=shorten(json.dumps(body)))
+        return Answer(problem="no answer: the server sent no message", raw=shorten(json.dumps(body)))
     text, refusal, finish, thoughts = message
     if refusal or finish == "content_filter":
         text = refusal or text
-        return Unusable(reason=f"refused: {shorten(text or 'by a content filter', 80)}", raw=shorten(text))
+        return Answer(problem=f"refused: {shorten(text or 'by a content filter', 80)}", raw=shorten(text))
     answer = strip_thoughts(text)[:READ_CHARACTERS]
     if not answer:
         why = f"empty answer: {'only reasoning' if thoughts else 'no text'}"
-        return Unusable(reason=NO_ROOM if finish == "length" else why, raw=shorten(thoughts))
-    parse = _parse_word if form.is_word else _parse
-    fields = parse(answer, form, is_cut=finish == "length")
-    if isinstance(fields, Unusable):
-        return fields
+        return Answer(problem=NO_ROOM if finish == "length" else why, raw=shorten(thoughts))
+    fields = (_read_word if form.is_word else _read_fields)(answer, form, is_cut=finish == "length")
+    if isinstance(fields, str):
+        return Answer(problem=fields, raw=shorten(answer))
     label, given = fields[form.decides], body["choices"][0].get("logprobs")
     tokens = given.get("content") if isinstance(given, Mapping) else None
     opening = WORD_OPENING if form.is_word else re.compile(rf'"{re.escape(form.decides)}"\s*:\s*"')
     try:
         probabilities = label_probabilities(tokens or (), opening, label)
-    except (KeyError, TypeError, ValueError, OverflowError):  # not in the shape OpenAI gave them
+    except (KeyError, TypeError, ValueError, OverflowError):  # not in OpenAI's shape
         probabilities = None
-    return Answer(label=label, fields=fields, probabilities=probabilities)
+    return Answer(label=label, fields=fields, probabilities=probabilities, raw=shorten(answer))
 
 
 def read_message(body: Mapping[str, Any]) -> tuple[str, str, Any, str] | None:
-    """A chat completion's text, its refusal, why it ended, and what was thought; None without a message."""
+    """Return a chat completion's text, refusal, finish reason and reasoning; None without a message."""
     try:
         choice = body["choices"][0]
-        message = choice["message"]
-        texts = [message.get("content"), message.get("refusal")]
-        texts.append(message.get("reasoning_content") or message.get("reasoning"))
-        finish = choice.get("finish_reason")
+        message, finish = choice["message"], choice.get("finish_reason")
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        texts = [message.get("content"), message.get("refusal"), reasoning]
     except (KeyError, IndexError, TypeError, AttributeError):
         return None
     for number, text in enumerate(texts):
@@ -90,46 +95,41 @@ def read_message(body: Mapping[str, Any]) -> tuple[str, str, Any, str] | None:
     return text, refusal, finish, text or reasoning
 
 
-def _parse(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | Unusable:
-    """Return the fields of the one JSON object in an answer."""
-    raw = shorten(text)
+def _read_fields(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | str:
+    """Return the fields of the one JSON object in an answer, or why there are none."""
     objects = list(_objects(text))
-    labels = {json.dumps(item[form.decides]) for item in objects if form.decides in item}
-    if len(labels) > 1:  # the last may be an echo of the exchange
-        return Unusable(reason=f"several labels: {', '.join(sorted(labels))}", raw=raw)
-    if not labels:
+    answers = {json.dumps(item[form.decides]): item for item in reversed(objects) if form.decides in item}
+    if len(answers) > 1:  # the last may be an echo of the exchange
+        return f"several labels: {', '.join(sorted(answers))}"
+    if not answers:
         if is_cut:
-            return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
+            return f"cut short: {OUT_OF_TOKENS}"
         kind = "off the form" if objects else "refused" if REFUSAL.search(text) else "no JSON"
-        return Unusable(reason=f"{kind}: {shorten(text, 80)}", raw=raw)
-    label = json.loads(labels.pop())
-    if label not in LABELS:
-        return Unusable(reason=f"off the scale: {shorten(str(label), 60)!r}", raw=raw)
-    answer = next(item for item in objects if form.decides in item)
+        return f"{kind}: {shorten(text, 80)}"
+    (answer,) = answers.values()
+    if answer[form.decides] not in LABELS:
+        return f"off the scale: {shorten(str(answer[form.decides]), 60)!r}"
     properties = (form.schema or {})["properties"]
     for name, schema in properties.items():
         if not isinstance(answer.get(name), str) or answer[name] not in schema.get("enum", [answer[name]]):
-            return Unusable(reason=f"off the form: {shorten(text, 80)}", raw=raw)
+            return f"off the form: {shorten(text, 80)}"
     return {name: answer[name] for name in properties}
 
 
-def _parse_word(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | Unusable:
-    """Return the label where an answer is that word; an answer that also names another has not decided."""
-    raw, found = shorten(text), WORD.match(text)
+def _read_word(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | str:
+    """Return the label where an answer is that word, or why there is none."""
     named = sorted(set(re.findall(rf"\b(?:{'|'.join(LABELS)})\b", text)))
     if len(named) > 1:
-        return Unusable(reason=f"several labels: {', '.join(named)}", raw=raw)
-    if found:
+        return f"several labels: {', '.join(named)}"
+    if found := WORD.match(text):
         return {form.decides: found[1]}
-    if REFUSAL.search(text):
-        return Unusable(reason=f"refused: {shorten(text, 80)}", raw=raw)
     if is_cut and len(_begun(text.strip())) == 1 and not named:
-        return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
-    return Unusable(reason=f"no label: {shorten(text, 80)}", raw=raw)
+        return f"cut short: {OUT_OF_TOKENS}"
+    return f"{'refused' if REFUSAL.search(text) else 'no label'}: {shorten(text, 80)}"
 
 
 def strip_thoughts(text: str) -> str:
-    """The answer without what a model thought aloud, even where the first or the last tag is missing.
+    """Return an answer without the model's reasoning, even where the first or the last tag is missing.
 
     >>> strip_thoughts('<think>{"label": "Bad"}</think> {"label": "Good"}')
     '{"label": "Good"}'
@@ -140,7 +140,7 @@ def strip_thoughts(text: str) -> str:
 
 
 def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
-    """A text on one line, cut to a length.
+    """Return a text on one line, cut to a length.
 
     >>> shorten("one\\n two three", 8)
     'one two…'
@@ -152,14 +152,13 @@ def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
 def label_probabilities(
     tokens: Sequence[Mapping[str, Any]], opening: re.Pattern[str], label: str
 ) -> dict[str, float] | None:
-    """What the server's logprobs give each label, made to sum to 1 over those allowed; None without them.
+    """Return the labels' probabilities by the server's logprobs, normalized over the labels; None without.
 
     The label begins at the first token behind the last `opening`. There, every alternative that begins
     only one label counts for it; where a token begins several, the next token decides, and so on. A server
-    under a grammar states what the model would have said without it, so the rest is left out, not kept. A
-    label that is not among the alternatives gets what the least likely of them has: it can have no more, and
-    nothing would call a model certain that has merely been asked for few alternatives. Where no label is
-    among them, which a grammar can bring about, nothing is known.
+    under a grammar states what the model would have said without it, so other tokens are left out. A label
+    that is not among the alternatives gets the probability of the least likely one: it can have no more, and
+    a model asked for few alternatives is not called certain. If no label is among them, nothing is known.
     """
     texts = [str(token["token"]) for token in tokens]
     starts = [match.end() for match in opening.finditer("".join(texts))]
@@ -169,22 +168,19 @@ def label_probabilities(
     while number < len(texts) and offset >= len(texts[number]):
         number, offset = number + 1, offset - len(texts[number])
     weights = dict.fromkeys(LABELS, 0.0)
-    written, mass, least = "", 1.0, 0.0
+    written, mass, least, is_known = "", 1.0, 0.0, False
     begun: list[str] = []
     listed: dict[str, float] = {}
-    is_known = False
     while number < len(tokens):
-        token = tokens[number]
-        before, chosen = token["token"][:offset], token["token"][offset:]
-        listed = {texts[number]: float(token["logprob"])}  # not always among the likeliest
+        token, before = tokens[number], texts[number][:offset]
         likeliest = {str(item["token"]): float(item["logprob"]) for item in token.get("top_logprobs") or ()}
-        listed |= likeliest
+        listed = {texts[number]: float(token["logprob"])} | likeliest  # the token is not always among them
         least = mass * exp(min(listed.values()))
         for text, logprob in listed.items():
             if text.startswith(before) and len(begun := _begun(written + text[offset:])) == 1:
                 weights[begun[0]] += mass * exp(logprob)
                 is_known |= text in likeliest
-        written += chosen
+        written += texts[number][offset:]
         if len(begun := _begun(written)) <= 1:
             break
         mass *= exp(token["logprob"])
@@ -197,16 +193,16 @@ def label_probabilities(
 
 
 def _begun(text: str) -> list[str]:
-    """The labels a text begins, or has begun with."""
+    """Return the labels that a text begins, or has begun with."""
     return [label for label in LABELS if text and (label.startswith(text) or text.startswith(label))]
 
 
 def sample_probabilities(drawn: Sequence[str]) -> dict[str, float]:
-    """Each label's part of the samples, after one more sample spread evenly over the labels.
+    """Return each label's part of the samples, after one more sample spread evenly over the labels.
 
-    Without that a label nobody drew would get probability 0, which a log-loss never forgives. One sample in
-    all (Perks' prior) instead of one for each label (Laplace's): shares are means of these probabilities, and
-    with five samples Laplace's would pull every share more than twice as far towards a third.
+    Without it a label that was not drawn would have probability 0 and an infinite log-loss. It is one sample
+    in all (Perks' prior): one for each label (Laplace's) would pull shares of five samples more than twice as
+    far towards a third.
 
     >>> sample_probabilities(["Good", "Good", "Bad"])
     {'Bad': 0.3333333333333333, 'Okay': 0.08333333333333333, 'Good': 0.5833333333333334}
@@ -216,7 +212,7 @@ def sample_probabilities(drawn: Sequence[str]) -> dict[str, float]:
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects in a text, outermost ones only."""
+    """Yield the JSON objects in a text, outermost ones only."""
     decoder = json.JSONDecoder()
     start = text.find("{")
     while start >= 0:

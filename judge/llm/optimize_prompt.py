@@ -22,11 +22,11 @@ from empathy_judge.data.records import LABELS, label_of
 from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.llm import judge_prompt
-from empathy_judge.judge.llm.answers import read_message, strip_thoughts
+from empathy_judge.judge.llm.answers import Answer, read_message, strip_thoughts
 from empathy_judge.judge.llm.chat import Chat
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint
 from empathy_judge.judge.llm.judge_prompt import PromptForm
-from empathy_judge.judge.llm.prompted import Outcome, PromptedJudge
+from empathy_judge.judge.llm.prompted import PromptedJudge
 
 DRAWS: Final = 2000
 MIN_TOKENS: Final = 1024  # instructions are longer than a judgment
@@ -170,33 +170,33 @@ def optimize(
     }
 
 
-def _ask_all(judge: PromptedJudge, form: PromptForm, rated: Sequence[RatedText]) -> list[Outcome]:
+def _ask_all(judge: PromptedJudge, form: PromptForm, rated: Sequence[RatedText]) -> list[Answer]:
     """Ask about many exchanges at once; those that the budget does not cover are unscored."""
 
-    def ask(item: RatedText) -> Outcome:
+    def ask(item: RatedText) -> Answer:
         try:
             return judge.ask(item.text, form)
         except BudgetSpent:
-            return Outcome()
+            return Answer()
 
     with ThreadPoolExecutor(judge.concurrency) as pool:
         return list(pool.map(ask, rated))
 
 
-def _agreement(outcomes: Sequence[Outcome], rated: Sequence[RatedText]) -> float:
+def _agreement(answers: Sequence[Answer], rated: Sequence[RatedText]) -> float:
     """Return the weighted kappa of labels and ratings; no label is as far off as the scale allows."""
     pairs = []
-    for outcome, item in zip(outcomes, rated, strict=False):
-        level = _level(outcome)
+    for answer, item in zip(answers, rated, strict=False):
+        level = _level(answer)
         pairs += [(level or (1 if rating > 1 else len(LABELS)), rating) for rating in item.ratings]
     levels, ratings = np.array(pairs).T
     kappa = value_of(from_table(TABLE_STATISTICS["qwk"], levels, ratings, len(LABELS)), len(levels))
     return float(np.nan_to_num(kappa, nan=-1.0))
 
 
-def _level(outcome: Outcome) -> int:
+def _level(answer: Answer) -> int:
     """Return the label as a rating, 0 without one."""
-    return LABELS.index(label_of(outcome.probabilities)) + 1 if outcome.probabilities else 0
+    return LABELS.index(label_of(answer.probabilities)) + 1 if answer.probabilities else 0
 
 
 class SearchEnded(Exception):
@@ -329,7 +329,7 @@ def _quiet() -> Iterator[None]:
 
 
 def measure_change(
-    held_out: Sequence[RatedText], before: Sequence[Outcome], after: Sequence[Outcome], seed: int
+    held_out: Sequence[RatedText], before: Sequence[Answer], after: Sequence[Answer], seed: int
 ) -> dict[str, Any]:
     """Return QWK of label and rating before and after, on the ratings answered both times.
 

@@ -1,8 +1,7 @@
 """A chat model as judge: asked for a label, read strictly, unscored where it gives none."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack
@@ -20,28 +19,16 @@ from empathy_judge.data.records import (
 )
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.budget import add_usage
-from empathy_judge.judge.llm.answers import (
-    NO_ROOM,
-    OUT_OF_TOKENS,
-    Answer,
-    Unusable,
-    read_answer,
-    sample_probabilities,
-    shorten,
-)
+from empathy_judge.judge.llm.answers import NO_ROOM, OUT_OF_TOKENS, Answer, read_reply, sample_probabilities
 from empathy_judge.judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
-from empathy_judge.judge.llm.judge_prompt import (
-    REASON,
-    Mode,
-    PromptForm,
-    make_form,
-    present,
-    read_prompt,
-)
+from empathy_judge.judge.llm.judge_prompt import REASON, Mode, PromptForm, make_form, present, read_prompt
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
+NO_LOGPROBS: Final = (
+    'no logprobs: the server returned none for the labels; use samples, or probabilities = "none"'
+)
 
 FORM_TOKENS: Final = 512
 WORD_TOKENS: Final = 4  # a label is one token or two; what begins otherwise is none, and need not go on
@@ -58,32 +45,21 @@ CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of asking about one exchange: probabilities, or `unusable`."""
-
-    fields: Mapping[str, str] = field(default_factory=dict)
-    probabilities: Mapping[str, float] | None = None
-    unusable: Unusable | None = None
-    note: str = ""
-    usage: dict[str, float] = field(default_factory=dict)
-
-
 class PromptedJudge(LanguageModelJudge):
     """Asks a chat model at any OpenAI-compatible server.
 
     `mode`: a reason and a label (direct), the rubric's components before the label (analytic), or one word
-    (label): no reason then, and a few tokens of output. In that mode `constraint` names a server that is to
-    say nothing but a label. By default `max_tokens` is 512, and 4 in mode label (2048 for a model that
-    reasons first).
+    (label): no reason then, and a few tokens of output. In that mode `constraint` names the kind of server,
+    which is then restricted to the labels. By default `max_tokens` is 512, and 4 in mode label (2048 for a
+    model that reasons first).
 
-    `probabilities`: from the `logprobs` of the label, from the parts of k `samples`, or `none`; `auto` takes
-    samples where more than one is asked for, else logprobs where the server gives them. With neither, the
-    label gets probability 1: shares are then counts of labels, and log-losses mean nothing before a
-    calibration. `name` is the judge's name in tables and run folders.
+    `probabilities`: from the `logprobs` of the label, from the frequencies of k `samples`, or `none`; `auto`
+    uses samples if there are several, else logprobs if the server returns them. With neither, the label gets
+    probability 1: shares are then counts of labels, and log-losses mean nothing before a calibration.
+    `name` is the judge's name in tables and run folders.
 
     `reask = 1` asks once more after an answer that cannot be read. `program` is a file that `optimize` wrote.
-    `reason_characters` bounds the reason through the schema, for servers that hold to it.
+    `reason_characters` limits the reason through the schema, for servers that enforce it.
     """
 
     files = ("program",)
@@ -175,7 +151,7 @@ class PromptedJudge(LanguageModelJudge):
 
     def judge(self, exchange: Exchange) -> Judgment:
         delimited = self._present(exchange)
-        return self._tell(exchange, delimited, self.ask(delimited.text, self.form))
+        return self._make_judgment(exchange, delimited, self.ask(delimited.text, self.form))
 
     def report(self, judgments: Iterable[Judgment]) -> list[str]:
         """Report how many labels came without probabilities."""
@@ -185,7 +161,6 @@ class PromptedJudge(LanguageModelJudge):
         return [f"{labels}: the server returned no logprobs for them."] if certain else []
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
         messages = self.form.messages(self._present(exchange).text)
         return [
             self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
@@ -193,93 +168,74 @@ class PromptedJudge(LanguageModelJudge):
         ]
 
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
-        """The judgment that follows from the replies to `write_requests`, in its order."""
-        answers = [_read(reply, self.form) for reply in replies]
-        usage = add_usage(reply.usage for reply in replies)
-        return self._tell(exchange, self._present(exchange), self._conclude(answers, usage))
+        combined = self._combine([read_reply(reply, self.form) for reply in replies])
+        return self._make_judgment(exchange, self._present(exchange), combined)
 
-    def _tell(self, exchange: Exchange, delimited: DelimitedExchange, outcome: Outcome) -> Judgment:
-        words = [f"suspected injection: {item}" for item in delimited.injections] + [outcome.note]
-        if outcome.probabilities is None:
-            problem = outcome.unusable or Unusable(reason="no answer")
-            judgment = unscored(exchange, problem.reason)
-            words.append(problem.raw)
+    def _make_judgment(self, exchange: Exchange, delimited: DelimitedExchange, answer: Answer) -> Judgment:
+        words = [*(f"suspected injection: {item}" for item in delimited.injections), answer.note]
+        if answer.probabilities is None:
+            judgment = unscored(exchange, answer.problem)
+            words.append(answer.raw)
         else:
-            judgment = judgment_of(exchange, outcome.probabilities)
-            fields = outcome.fields
+            judgment, fields = judgment_of(exchange, answer.probabilities), answer.fields
             parts = [f"{name} {fields[name]}" for name in self.rubric.components if name in fields]
-            reason = fields.get(REASON, "")
-            words.append(f"{', '.join(parts)}. {reason}" if parts else reason)
+            words += [f"{', '.join(parts)}. {fields.get(REASON, '')}" if parts else fields.get(REASON, "")]
         rationale = "\n".join(filter(None, words))
-        return replace(judgment, rationale=rationale or None, usage=outcome.usage or None)
+        return replace(judgment, rationale=rationale or None, usage=answer.usage or None)
 
-    def ask(self, text: str, form: PromptForm) -> Outcome:
-        """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
-        samples = [self._ask_once(text, form, self.seed + number) for number in range(self.samples)]
-        usage = add_usage(usage for _, usage in samples)
-        return self._conclude([answer for answer, _ in samples], usage)
+    def ask(self, text: str, form: PromptForm) -> Answer:
+        """Ask about a delimited exchange with the messages of a form."""
+        return self._combine(
+            [self._ask_once(text, form, self.seed + number) for number in range(self.samples)]
+        )
 
-    def _conclude(self, samples: Sequence[Answer | Unusable], usage: dict[str, float]) -> Outcome:
-        """Say what the samples say together; nothing, where half of them or more are unusable.
+    def _combine(self, samples: Sequence[Answer]) -> Answer:
+        """Combine samples; there is no label if half of them or more have none.
 
-        The fields are those of the first answer with the label that follows, if there is one.
+        The fields are those of the first answer with the combined label, if there is one.
         """
-        answers = [item for item in samples if isinstance(item, Answer)]
-        failures = [item for item in samples if isinstance(item, Unusable)]
-        note = ""
+        answers = [item for item in samples if item.label]
+        failures = [item for item in samples if not item.label]
+        note, usage = "", add_usage(item.usage for item in samples)
         if failures and self.samples > 1:
-            note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].reason}"
+            note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].problem}"
         if 2 * len(answers) <= self.samples:  # the few that answered need not be like the others
-            return Outcome(unusable=failures[0], note=note, usage=usage)
+            return replace(failures[0], note=note, usage=usage)
         given = [answer.probabilities for answer in answers if answer.probabilities is not None]
         if self.samples > 1 and self.probabilities != "logprobs":
             weights = sample_probabilities([answer.label for answer in answers])
         elif given and self.probabilities != "none":
             weights = {label: sum(item[label] for item in given) / len(given) for label in LABELS}
         elif self.probabilities == "logprobs":
-            reason = (
-                'no logprobs: the server returned none for the labels; use samples, or probabilities = "none"'
-            )
-            unusable = Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields))))
-            return Outcome(unusable=unusable, note=note, usage=usage)
+            return Answer(problem=NO_LOGPROBS, raw=answers[0].raw, note=note, usage=usage)
         else:
             weights = {label: float(label == answers[0].label) for label in LABELS}
         label = label_of(weights)
         shown = next((answer for answer in answers if answer.label == label), answers[0])
-        return Outcome(fields=shown.fields, probabilities=weights, note=note, usage=usage)
+        return replace(shown, label=label, probabilities=weights, note=note, usage=usage)
 
-    def _ask_once(self, text: str, form: PromptForm, seed: int) -> tuple[Answer | Unusable, dict[str, float]]:
+    def _ask_once(self, text: str, form: PromptForm, seed: int) -> Answer:
         """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
-        messages, times = form.messages(text), 1
+        messages, times, left = form.messages(text), 1, self.reask
         usages: list[Mapping[str, float]] = []
-        left = self.reask
         while True:
             reply: Reply | CallFailed
+            limit = self.chat.max_tokens
             try:
-                limit = self.chat.max_tokens
                 reply = self.chat.ask(messages, schema=form.schema, seed=seed, times=times)
             except CallFailed as failure:
                 reply = failure
-            usages.append(reply.usage)
-            answer = _read(reply, form)
-            if isinstance(answer, Answer) or isinstance(reply, CallFailed):
-                break
+            answer = read_reply(reply, form)
+            usages.append(answer.usage)
             # Reasoning used up the tokens of a word: allow more, in this call and in all that follow.
-            if answer.reason == NO_ROOM and limit == WORD_TOKENS and self.may_raise_tokens:
+            if answer.problem == NO_ROOM and limit == WORD_TOKENS and self.may_raise_tokens:
                 self.chat.max_tokens = REASONING_TOKENS
                 continue
-            if not left:
-                break
+            if answer.label or isinstance(reply, CallFailed) or not left:
+                return replace(answer, usage=add_usage(usages))
             left -= 1
-            # A model that ran out of tokens needs room; any other needs to hear what was wrong.
-            if OUT_OF_TOKENS in answer.reason:
+            # A model that ran out of tokens gets more of them, any other the problem.
+            if OUT_OF_TOKENS in answer.problem:
                 times = 2
             else:
-                messages = form.messages(text) + form.ask_again(answer.raw, answer.reason.partition(":")[0])
-        return answer, add_usage(usages)
-
-
-def _read(reply: Reply | CallFailed, form: PromptForm) -> Answer | Unusable:
-    if isinstance(reply, CallFailed):
-        return Unusable(reason=reply.reason, raw=shorten(reply.raw))
-    return read_answer(reply.body, form)
+                messages = form.messages(text) + form.ask_again(answer.raw, answer.problem.partition(":")[0])
