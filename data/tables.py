@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TextIO, TypeVar
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import disk_errors, replacing
@@ -31,15 +31,12 @@ TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once:
 
 
 def to_json(row: Mapping[str, Any]) -> str:
-    """One line of JSON; a lone surrogate is written as its escape, since UTF-8 cannot hold it.
-
-    A value JSON has no word for (Parquet knows dates and bytes) is written as its text.
-    """
+    """Return one line of JSON; a value without a JSON type, such as a date, is written as its text."""
     return to_line(row)[:-1].decode()
 
 
 def to_line(row: Mapping[str, Any]) -> bytes:
-    """The same with its line break, as bytes."""
+    """Return a line of JSON with its line break; a lone surrogate, which UTF-8 cannot hold, is escaped."""
     try:
         return f"{TO_JSON(row)}\n".encode()
     except UnicodeEncodeError:
@@ -47,13 +44,9 @@ def to_line(row: Mapping[str, Any]) -> bytes:
 
 
 def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str = "\n") -> int:
-    """Write plain rows to an open stream, as JSONL or CSV; returns the count."""
+    """Write plain rows to an open stream, as JSONL or CSV, and return their number."""
     if suffix == ".jsonl":
-        count = 0
-        for row in rows:
-            out.write(to_json(row) + "\n")
-            count += 1
-        return count
+        return sum(bool(out.write(to_json(row) + "\n")) for row in rows)
     flat = [{disarm(key): _as_cell(value) for key, value in row.items()} for row in rows]
     columns = list(dict.fromkeys(key for row in flat for key in row))
     writer = csv.DictWriter(out, columns, lineterminator=line_end)
@@ -63,14 +56,13 @@ def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str =
 
 
 def _as_cell(value: Any) -> Any:
-    """A value of a CSV row: a text never becomes a formula."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, ensure_ascii=False)
     return disarm(value) if isinstance(value, str) else value
 
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
-Kind = TypeVar("Kind")
+Checked = TypeVar("Checked")
 SHOWN_TABLES: Final = 4  # each with a line of its own; of more, equal lines are merged
 
 
@@ -120,10 +112,21 @@ class Exchanges:
 
     The id of a row without one is its line; where there are several shards, name and line. An id that
     another model's response has already gets its own model's name behind it.
+
+    If `needs_reply` is false, these are prompts: exchanges with an empty response and no model. A prompt that
+    several models answered comes once, unless the table has our own columns.
     """
 
-    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row, unit: str = REPLY) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        on_bad: OnBad = stop_at_bad_row,
+        unit: str = REPLY,
+        needs_reply: bool = True,
+    ) -> None:
         self.source, self._on_bad, self._unit = as_shards(source), on_bad, unit
+        self._needs_reply = needs_reply
         self.shard = self.line = self.part = 0
         self.is_renamed = False
         self.tables: list[TableRows] = []
@@ -135,10 +138,10 @@ class Exchanges:
         seen: dict[str, _FirstSeen] = {}
         self.tables = []
         for shard, (name, _) in enumerate(self.source.tables):
-            rows = TableRows(self.source, shard, on_bad=self._on_bad)
+            rows = TableRows(self.source, shard, on_bad=self._on_bad, needs_reply=self._needs_reply)
             rows.is_whole = self._unit == CONVERSATION
             self.tables.append(rows)
-            for line, part, exchange, raw in _exchanges(rows):
+            for line, part, exchange, raw in _exchanges(rows) if self._needs_reply else _prompts(rows):
                 here = _FirstSeen(exchange.model, shard, line)
                 earlier = seen.setdefault(exchange.id, here)
                 is_renamed = earlier.model != exchange.model
@@ -154,25 +157,24 @@ class Exchanges:
                 there = f"line {earlier.line}" + (
                     f" of {self.source.tables[earlier.shard][0]}" if name else ""
                 )
+                what = "reply" if self._needs_reply else "prompt"
                 problem = f"id: {exchange.id!r} is already at {there}"
-                rows.set_aside(line, f"{problem}; give each reply a unique id, or none", raw)
+                rows.set_aside(line, f"{problem}; give each {what} a unique id, or none", raw)
 
     def notes(self) -> list[str]:
         """Return how the tables iterated over were read, where it is not by our own columns."""
         tables = [rows for rows in self.tables if rows.needs_note]
-        if len(tables) <= SHOWN_TABLES:
-            lines = [rows.note(rows.name or rows.table.name, rows.read, rows.count) for rows in tables]
-            return [*self.source.warnings, *lines]
-        alike: dict[str, list[TableRows]] = {}
+        groups: dict[str, list[TableRows]] = {}
         for rows in tables:
-            alike.setdefault(rows.note("", 0, 0), []).append(rows)
+            alike = rows.note("", 0, 0) if len(tables) > SHOWN_TABLES else str(rows.shard)
+            groups.setdefault(alike, []).append(rows)
         lines = [
             group[0].note(
-                f"{len(group)} files" if len(group) > 1 else group[0].name,
+                f"{len(group)} files" if len(group) > 1 else group[0].name or group[0].table.name,
                 sum(rows.read for rows in group),
                 sum(rows.count for rows in group),
             )
-            for group in alike.values()
+            for group in groups.values()
         ]
         return [*self.source.warnings, *lines]
 
@@ -185,8 +187,11 @@ class _FirstSeen(NamedTuple):
     line: int
 
 
-def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
-    """Yield every exchange of a table that is valid by itself, with its line and part and its row."""
+Found = tuple[int, int, Exchange, Row]  # an exchange with its line and part, and its row
+
+
+def _exchanges(rows: TableRows) -> Iterator[Found]:
+    """Yield every exchange of a table that is valid by itself."""
     make = make_record(Exchange, rows.name, rows.model)
     for line, row in rows.replies():
         rows.read += 1
@@ -206,13 +211,31 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
                 yield line, number, exchange, row
 
 
+def _prompts(rows: TableRows) -> Iterator[Found]:
+    make, asked = make_record(Exchange, rows.name), set[str]()
+    for line, row in rows.rows():
+        rows.read += 1
+        try:
+            for part in rows.parts(line, row)[:1]:
+                kept = {key: item for key, item in part.items() if key not in ABOUT_ANOTHER_RESPONSE}
+                # Checked as any exchange is, with some text in place of the response to come.
+                prompt = replace(make(line, {**kept, "response": "to come"}), response="")
+                if rows.fit is not None:
+                    prompt = replace(prompt, id=prompt.id.removesuffix(f"/{part.get('model')}"))
+                if rows.fit is None or prompt.content_digest not in asked:
+                    asked.add(prompt.content_digest)
+                    yield line, 0, prompt, row
+        except UserError as problem:
+            rows.set_aside(line, str(problem), row)
+
+
 def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
     """Yield every valid rating of a file, in order; Bad, Okay and Good are read as 1, 2 and 3."""
     return _read_records(path, Rating, on_bad)
 
 
 def read_judgments(path: Path) -> Iterator[Judgment]:
-    """Every judgment of a finished run, in order."""
+    """Yield every judgment of a finished run, in order."""
     return _read_records(path, Judgment, _stop_at_bad_judgment)
 
 
@@ -224,7 +247,7 @@ def _stop_at_bad_judgment(bad: BadRow) -> None:
 
 
 def is_judgment(row: Row) -> bool:
-    """Tell a row that is a judgment from one that is not, such as an older version's."""
+    """Return whether a row is a judgment, and not an older version's."""
     try:
         make_record(Judgment)(0, row)
     except UserError:
@@ -233,7 +256,7 @@ def is_judgment(row: Row) -> bool:
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
-    """Write records or plain rows in the format the suffix asks for, atomically; returns the count."""
+    """Write records or plain rows in the format of the suffix, and return their number."""
     suffix = path.suffix.lower()
     if suffix not in WRITTEN:
         raise UserError(f"{path}: unknown file type; use one of {', '.join(WRITTEN)}")
@@ -252,7 +275,7 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
 
 
 def to_row(record: Any) -> Row:
-    """A record as a flat row: empty optional fields left out, unknown keys back in their place."""
+    """Return a record as a flat row: without empty optional fields, with its unknown keys."""
     if isinstance(record, Mapping):
         return dict(record)
     row = {name: getattr(record, name) for name in record.__slots__}
@@ -274,25 +297,26 @@ def _read_records(path: Table, kind: type[Record], on_bad: OnBad) -> Iterator[Re
 
 
 def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callable[[int, Row], Record]:
-    """What makes a record of a line and its row; its `UserError` starts with the field that is wrong.
+    """Return what makes a record of a line and its row; its `UserError` starts with the wrong field.
 
     A row that names no model has `model`.
     """
     from pydantic import ValidationError
 
-    validate = _adapter(kind).validator.validate_python
+    make_valid = _adapter(kind).validator.validate_python
     names = {item.name for item in fields(kind)} - {"extra"}
 
     def make(line: int, row: Row) -> Record:
-        record: Record
+        shaped = _shape(row, kind, names, f"{shard}:{line}" if shard else line)
+        if model:
+            shaped.setdefault("model", model)
+        for name, value in shaped.items():
+            if isinstance(value, list | dict) and len(value) > MOST_ITEMS and name != "extra":
+                raise UserError(f"{name}: {len(value):,} items; at most {MOST_ITEMS:,} are allowed")
+            if name in ("prompt", "response") and isinstance(value, str) and len(value) > LONGEST_TEXT:
+                raise UserError(f"{name}: {len(value):,} characters; at most {LONGEST_TEXT:,} are allowed")
         try:
-            shaped = _shape(row, kind, names, f"{shard}:{line}" if shard else line)
-            if model:
-                shaped.setdefault("model", model)
-            for name, value in shaped.items():
-                if isinstance(value, list | dict) and len(value) > MOST_ITEMS and name != "extra":
-                    raise UserError(f"{name}: {len(value):,} items; at most {MOST_ITEMS:,} are allowed")
-            record = validate(shaped)
+            record: Record = make_valid(shaped)
         except ValidationError as error:
             field, problem = first_problem(error)
             first = error.errors(include_url=False)[0]
@@ -300,47 +324,39 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
             if first["type"] == "missing":
                 problem = "missing or empty; every row needs it"
             raise UserError(f"{field}: {problem}") from error
-        if isinstance(record, Exchange):
-            for name, text in (("prompt", record.prompt), ("response", record.response)):
-                if len(text) > LONGEST_TEXT:
-                    raise UserError(f"{name}: {len(text):,} characters; at most {LONGEST_TEXT:,} are allowed")
         return record
 
     return make
 
 
 def read_exchange(row: Row, *, line: int) -> Exchange:
-    """Return one exchange that came otherwise than in a file; `UserError` starts with the wrong field."""
+    """Return one exchange that is not from a file; `UserError` starts with the wrong field."""
     return make_record(Exchange)(line, row)
 
 
 def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
-    """What the record's type expects: texts as texts, unknown keys under `extra`, an id always."""
+    """Return a row as its record needs it: texts as texts, unknown keys under `extra`, an id always."""
     shaped = {key: value for key, value in row.items() if key in names and value is not None}
     if kind is Judgment:
         return shaped
     shaped["extra"] = {key: value for key, value in row.items() if key not in names}
-    if isinstance(identity := shaped.setdefault("id", line), int):
-        shaped["id"] = str(identity)
-    if kind is Rating:
-        rating = shaped.get("rating")
-        if isinstance(rating, str):
-            title = rating.strip().title()
-            label = "Okay" if title == "Ok" else title
-            shaped["rating"] = LABELS.index(label) + 1 if label in LABELS else rating
-        for key in ("rater", "batch"):
-            if isinstance(shaped.get(key), int):
-                shaped[key] = str(shaped[key])
-        return shaped
-    for key in ("prompt", "response"):
-        text = shaped.get(key)
-        if isinstance(text, str) and not text.strip():
-            del shaped[key]  # an empty text is a missing one, and is said to be
+    shaped.setdefault("id", line)
+    if kind is Exchange:
+        for key in ("prompt", "response"):
+            if isinstance(text := shaped.get(key), str) and not text.strip():
+                del shaped[key]  # an empty text is reported as missing
+    elif isinstance(rating := shaped.get("rating"), str):
+        title = rating.strip().title()
+        label = "Okay" if title == "Ok" else title
+        shaped["rating"] = LABELS.index(label) + 1 if label in LABELS else rating
+    for key in ("id", *(("rater", "batch") if kind is Rating else ())):
+        if isinstance(shaped.get(key), int):
+            shaped[key] = str(shaped[key])
     return shaped
 
 
 def first_problem(error: Any) -> tuple[str, str]:
-    """The field of the first thing that pydantic finds wrong, and what is wrong with it."""
+    """Return the field of the first problem that pydantic finds, and the problem."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"] if part != "[key]") or "row"
     if first["type"] == "unexpected_keyword_argument":
@@ -358,17 +374,17 @@ def _adapter(kind: type[Any]) -> Any:
     return _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
 
 
-def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Kind:
-    """A record of a table that a person wrote; what is wrong is said with its place and field."""
+def validate(kind: type[Checked], table: Any, path: str, **named: str | int) -> Checked:
+    """Return a record of a table in a file that the user wrote; an error names the file and the field."""
     from pydantic import ValidationError
 
     if not isinstance(table, dict):
-        raise UserError(f"{place}: expected a table")
+        raise UserError(f"{path}: expected a table")
     try:
-        record: Kind = _adapter(kind).validate_python({**table, **named})
+        record: Checked = _adapter(kind).validate_python({**table, **named})
         return record
     except ValidationError as error:
-        raise UserError(f"{place}: {': '.join(first_problem(error))}") from error
+        raise UserError(f"{path}: {': '.join(first_problem(error))}") from error
 
 
 SAMPLE_RESPONSES: Final = Path(__file__).parent / "samples" / "responses.jsonl"
@@ -376,50 +392,10 @@ SAMPLE_PROMPTS: Final = Path(__file__).parent / "samples" / "prompts.jsonl"  # 1
 ABOUT_ANOTHER_RESPONSE: Final = frozenset({"response", "model", "served"})
 
 
-class Prompts:
-    """Every prompt of a source, in order, as an exchange whose response is still empty.
+def read_prompts(source: Source) -> Exchanges:
+    """Return every prompt of a source; the first bad row ends the command."""
 
-    A response and its model are left out where a row has them; other unknown keys are saved. Where a table is
-    not in our own columns, a prompt that several models answered comes once.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self.source = as_shards(source)
-        self.tables: list[TableRows] = []
-
-    def _stop(self, bad: BadRow) -> None:
+    def stop(bad: BadRow) -> NoReturn:
         raise UserError(f"{bad}\nFix the row, or remove it.")
 
-    def __iter__(self) -> Iterator[Exchange]:
-        make, first_seen, asked = make_record(Exchange), dict[str, int](), set[str]()
-        self.tables = []
-        for shard in range(len(self.source.tables)):
-            rows = TableRows(self.source, shard, on_bad=self._stop, needs_reply=False)
-            self.tables.append(rows)
-            for line, row in rows.rows():
-                rows.read += 1
-                try:
-                    for part in rows.parts(line, row)[:1]:
-                        kept = {key: item for key, item in part.items() if key not in ABOUT_ANOTHER_RESPONSE}
-                        # Checked as any exchange is, with some text in place of the response to come.
-                        prompt = replace(make(line, {**kept, "response": "to come"}), response="")
-                        if rows.fit is not None:
-                            if prompt.content_digest in asked:
-                                continue
-                            asked.add(prompt.content_digest)
-                            prompt = replace(prompt, id=prompt.id.removesuffix(f"/{part.get('model')}"))
-                        if (earlier := first_seen.setdefault(prompt.id, line)) != line:
-                            there = f"{prompt.id!r} is already at line {earlier}"
-                            raise UserError(f"id: {there}; give each prompt a unique id, or none")
-                        rows.count += 1
-                        yield prompt
-                except UserError as problem:
-                    rows.set_aside(line, str(problem), row)
-
-    def notes(self) -> list[str]:
-        """Return how the tables were read, where it is not by our own columns."""
-        return [
-            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.description}"
-            for rows in self.tables
-            if rows.needs_note
-        ]
+    return Exchanges(source, on_bad=stop, needs_reply=False)

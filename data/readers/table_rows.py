@@ -227,6 +227,8 @@ class TableRows:
     def note(self, name: str, rows: int, count: int) -> str:
         """Return a line about how the table was read."""
         description = self.description.replace(LAST_TURN, "") if self.is_whole else self.description
+        if not self.needs_reply:
+            return f"Read {count:,} prompts of {name} as {description}"
         line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {description}"
         if self.is_whole:
             line += ", whole conversations"

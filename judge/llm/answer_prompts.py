@@ -23,7 +23,7 @@ from empathy_judge.data.input_limits import LONGEST_TEXT
 from empathy_judge.data.records import Exchange, digest_json
 from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from empathy_judge.data.storage import Source, digest_file, digest_source
-from empathy_judge.data.tables import Prompts, read_rows, validate, write_rows
+from empathy_judge.data.tables import read_prompts, read_rows, validate, write_rows
 from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
@@ -230,7 +230,7 @@ def respond_to(
     """
     budget = responder.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
-    read = Prompts(prompts)
+    read = read_prompts(prompts)
     count = sum(1 for _ in read)  # all of them: a bad row is found before anything is paid for
     if not count:
         raise UserError(f"{prompts}: the file has no rows")
@@ -265,7 +265,7 @@ def respond_to(
         folder,
         plan,
         total=count if limit is None else min(count, limit),
-        ask=lambda run: ask_all(responder, responder.respond, Prompts(prompts), run, limit=limit),
+        ask=lambda run: ask_all(responder, responder.respond, read_prompts(prompts), run, limit=limit),
         conclude=conclude,
         is_enough=is_enough,
         name=ANSWERS,
@@ -283,7 +283,7 @@ def say_counts(counts: Mapping[str, int]) -> str:
 
 
 def _responses(prompts: Source, answers: Mapping[str, Mapping[str, Any]], model: str) -> Iterator[Exchange]:
-    for prompt in Prompts(prompts):
+    for prompt in read_prompts(prompts):
         answer = answers.get(prompt.id, {})
         if "response" in answer:
             served = {"served": answer["served"]} if "served" in answer else {}

@@ -18,7 +18,7 @@ from repository import ROOT
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.storage import Columns
-from empathy_judge.data.tables import Prompts, read_responses
+from empathy_judge.data.tables import read_prompts, read_responses
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAT, JOB = "I lost my cat today.", "I got the job!"
@@ -408,7 +408,7 @@ def test_an_option_that_names_no_column_lists_those_there_are(here: Path) -> Non
 
 def test_prompts_are_read_in_any_shape(here: Path) -> None:
     def prompts(path: Path) -> list[tuple[str, str, int]]:
-        return [(item.id, item.prompt, len(item.dialogue)) for item in Prompts(path)]
+        return [(item.id, item.prompt, len(item.dialogue)) for item in read_prompts(path)]
 
     (here / "a.csv").write_text(
         as_csv(["Question", "gpt-4o", "claude"], [(CAT, SORRY, GLAD), (JOB, GLAD, GLAD)])

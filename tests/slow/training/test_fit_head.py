@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
-from empathy_judge.data.tables import SAMPLE_PROMPTS, Prompts
+from empathy_judge.data.tables import SAMPLE_PROMPTS, read_prompts
 
 # These raters dislike comfort and like curt replies; the default judge does not.
 REPLIES = {
@@ -30,7 +30,7 @@ def rated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Exchang
             Exchange(id=f"p{number}", prompt=asked.prompt, response=text.format(asked.prompt.split()[-1])),
             label,
         )
-        for number, asked in enumerate(list(Prompts(SAMPLE_PROMPTS))[:60])
+        for number, asked in enumerate(list(read_prompts(SAMPLE_PROMPTS))[:60])
         for label, text in [list(REPLIES.items())[number % 3]]
     ]
     # The files do not share ids: ratings are joined by content, as `rate collect` writes it.
