@@ -1,42 +1,37 @@
 """The dashboard: a folder of static pages made from the history, with charts in SVG and no network access."""
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
+from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
 from empathy_judge.data.text import money, percent, points, slug
 from empathy_judge.judge.explanation import Explanation, Part
-from empathy_judge.nightly.dashboard.series import ModelSeries, NightSeries, read_series, share_of
-from empathy_judge.nightly.dashboard.views import (
-    change_figure,
-    describe_health,
-    emotion_table,
-    facts_tonight,
-    findings_tonight,
-    headline,
-    health_figures,
-    latest_facts,
-    log_rows,
-    model_figures,
-    model_notes,
-    models_tonight,
-    night_rows,
-    per_cent,
-    show_fit,
-    trend_figures,
-)
+from empathy_judge.nightly.dashboard import views
+from empathy_judge.nightly.dashboard.views import ModelSeries, ModelTonight, NightSeries, share_of
 from empathy_judge.nightly.history import History
 from empathy_judge.nightly.output import describe_unresponsive
 from empathy_judge.nightly.schema import JudgedResponse, Night
-from empathy_judge.reports.charts import visible
+from empathy_judge.reports.charts import (
+    Line,
+    Mark,
+    dot_plot,
+    line_chart,
+    percent_tick,
+    signed_tick,
+    visible,
+)
 from empathy_judge.reports.highlight import as_html
+from empathy_judge.reports.page import Figure
 from empathy_judge.reports.render import TEMPLATES as REPORT_TEMPLATES
 from empathy_judge.reports.render import make_environment
 
@@ -45,6 +40,19 @@ LIST: Final = "dashboard-files.json"  # the files of this build, so that the nex
 FACTS_NIGHTS: Final = 14  # nights in the table of nights
 OURS: Final = re.compile(r"(?:index|judge|model-[\w.-]+|responses-[\w.-]+)\.html")
 
+CHART_NIGHTS: Final = 180  # in a chart
+TREND_MODELS: Final = 6  # with a chart on the first page
+DRAWN: Final = 40  # models in the chart of changes; the table has all
+LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
+    "Good": "judge",
+    "Okay": "rival",
+    "Bad": "people",
+}
+POINTS: Final[Mapping[str, Any]] = {
+    "tick": lambda value: signed_tick(100 * value),
+    "show": points,
+    "reference": 0.0,
+}
 NEWEST: Final = 3  # nights whose responses have pages of their own
 REGRESSED: Final = 14  # nights with a regression of which the models that had it have pages too
 SNIPPET: Final = 110
@@ -67,7 +75,7 @@ def build_dashboard(history: History, folder: Path, *, nights: int | None = None
     """
     with disk_errors(folder):
         before = _check_folder(folder)
-        series = read_series(history, last=nights)
+        series = views.read_series(history, last=nights)
         responses = read_responses(history, series)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / LIST).exists():
@@ -120,10 +128,10 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
             model.page,
             "model",
             model=model,
-            facts=latest_facts(series, model),
-            notes=[*filter(None, [describe_unresponsive(model.newest)]), *model_notes(model)],
-            log=log_rows(series, model),
-            rows=night_rows(series, model),
+            facts=views.latest_facts(series, model),
+            notes=[*filter(None, [describe_unresponsive(model.newest)]), *views.model_notes(model)],
+            log=views.log_rows(series, model),
+            rows=views.night_rows(series, model),
             links=links.get(model.name, {}),
             before=models[:at][-1:],
             after=models[at + 1 :][:1],
@@ -135,23 +143,23 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
         "judge",
         spans=[list(span) for _, span in spans][::-1],  # the newest first
         series=series,
-        summary=describe_health(series),
+        summary=views.describe_health(series),
         figures=health_figures(series),
     )
-    tonight = models_tonight(series)
+    tonight = views.models_tonight(series)
     ordered = [item.model for item in tonight]
     yield render(
         "index.html",
         "index",
         series=series,
-        findings=findings_tonight(series),
-        notes=[(model.name, note) for model in models for note in model_notes(model)],
-        facts=facts_tonight(series),
+        findings=views.findings_tonight(series),
+        notes=[(model.name, note) for model in models for note in views.model_notes(model)],
+        facts=views.facts_tonight(series),
         tonight=tonight,
-        headline=headline(series, tonight) if nights else "",
+        headline=views.headline(series, tonight) if nights else "",
         figure=change_figure(tonight),
         trends=trend_figures(series, ordered),
-        emotions=emotion_table(series, ordered),
+        emotions=views.emotion_table(series, ordered),
         nights=[
             (
                 night,
@@ -165,7 +173,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
 
 def _renderer(**names: str) -> Any:
     environment = make_environment(TEMPLATES)
-    used = (chances, marked, money, per_cent, share_of, percent, points, show_fit, snippet)
+    used = (chances, marked, money, views.per_cent, share_of, percent, points, views.show_fit, snippet)
     environment.globals.update({function.__name__: function for function in used}, **names)
 
     def render(file: str, name: str, **context: Any) -> tuple[str, str]:
@@ -190,6 +198,150 @@ def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
                 name = f"responses-{slug(model.name)}-{slug(night.night)}.html"
                 pages.append(ResponsePage(night=night, model=model, name=name, responses=tuple(items)))
     return pages
+
+
+def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
+    """Return the changes of all models with tonight's intervals, in points; None where there is none."""
+    lines = [
+        Line(
+            name=item.model.name,
+            figure=points(item.change.shown),
+            marks=(Mark("found" if item.is_worse else "judge", item.change.shown),),
+            band=None if item.limit is None else (-math.inf, -item.limit / 100),
+        )
+        for item in tonight
+        if item.change is not None
+    ][:DRAWN]
+    if not lines:
+        return None
+    return dot_plot(
+        f"Change of the Good share since {views.name_baseline(tonight)}, in points",
+        lines,
+        name="changes",
+        title="Change of each model's Good share since its baseline",
+        tick=POINTS["tick"],
+        unit=" points",
+        reference=0.0,
+    )
+
+
+def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Figure]:
+    """Return a chart for each of the first few models: its change from the baseline, or its Good share."""
+    return [
+        _change_figure(series, model) or _share_figure(series, model, "Good", caption=model.name)
+        for model in models[:TREND_MODELS]
+    ]
+
+
+def model_figures(series: NightSeries, model: ModelSeries) -> list[Figure]:
+    """Return the charts of a model: the change from its baseline, and each label's share."""
+    shares = [_share_figure(series, model, label, caption=f"{label} share, %") for label in reversed(LABELS)]
+    return [*filter(None, [_change_figure(series, model)]), *shares]
+
+
+def health_figures(series: NightSeries) -> dict[str, Figure]:
+    """Return the charts of the judge: its shift on the anchors, unscored responses, cost."""
+    nights = dict(enumerate(series.health))
+    return {
+        "shift": _nightly_chart(
+            series,
+            [night.shift.change if night.shift else None for night in series.health],
+            caption="Shift of the judge's Good probability on the anchors, points",
+            name="shift",
+            flagged={at for at, night in nights.items() if night.shift and night.shift.is_shown},
+            **POINTS,
+        ),
+        "unscored": _nightly_chart(
+            series,
+            [night.unscored for night in series.health],
+            caption="Unscored, %",
+            name="unscored",
+            look="people",
+            notes={
+                at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
+                for at, night in nights.items()
+            },
+            tick=percent_tick,
+            show=lambda item: views.per_cent(item.value),
+            reference=0.0,
+        ),
+        "cost": _nightly_chart(
+            series,
+            [night.cost for night in series.health],
+            caption="Cost of a night, US dollars",
+            name="cost",
+            tick=lambda value: f"${value:.3g}",
+            show=lambda item: money(item.value),
+            reference=0.0,
+        ),
+    }
+
+
+def _change_figure(series: NightSeries, model: ModelSeries) -> Figure | None:
+    """Return the chart of a model's change from its baseline, which itself is at 0; None without changes."""
+    if not any(model.changes):
+        return None
+    baselines = {night for item in model.changes if item for night in item.nights}
+    starts = [0.0 if night.night in baselines else None for night in series.nights]
+    return _nightly_chart(
+        series,
+        [item.shown if item else start for item, start in zip(model.changes, starts, strict=True)],
+        caption=f"{model.name}: change of Good since baseline, points",
+        name=f"change-{slug(model.name)}",
+        model=model,
+        **POINTS,
+    )
+
+
+def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, caption: str) -> Figure:
+    """Return the chart of one label's share, corrected where it can be, with the judge's own behind."""
+    judged = [share_of(point, "raw", label).value for point in model.points]
+    return _nightly_chart(
+        series,
+        [share_of(point, model.kind, label) for point in model.points],
+        caption=caption if model.kind == "raw" else f"{caption} (dashed: uncorrected)",
+        name=f"{label.lower()}-{slug(model.name)}",
+        model=model if label == "Good" else None,
+        look=LOOKS[label],
+        behind=judged if model.kind == "corrected" else [],
+        tick=percent_tick,
+        show=percent,
+    )
+
+
+def _nightly_chart(
+    series: NightSeries,
+    values: Sequence[Estimate | float | None],
+    *,
+    caption: str,
+    model: ModelSeries | None = None,
+    behind: Sequence[float] = (),
+    notes: Mapping[int, str] = MappingProxyType({}),
+    flagged: Collection[int] = (),
+    **how: Any,
+) -> Figure:
+    """Draw the newest nights; nights with a regression of the `model` are flagged."""
+    start = max(0, len(values) - CHART_NIGHTS)
+    if model is not None:
+        flagged = model.regressions
+        notes = {
+            at: "; " + " ".join(item.sentence for item in model.findings[at] if item.outcome == "regression")
+            for at in flagged
+        }
+    return line_chart(
+        caption,
+        [night.night for night in series.nights[start:]],
+        [
+            item if isinstance(item, Estimate) else Estimate(math.nan if item is None else item, None)
+            for item in values[start:]
+        ],
+        title=caption,
+        behind=behind[start:],
+        notes={at - start: text for at, text in notes.items()},
+        flagged={at - start for at in flagged},
+        rules={at - start: text for at, text in views.new_instruments(series.nights).items() if at >= start},
+        **how,
+    )
 
 
 def snippet(text: str) -> str:

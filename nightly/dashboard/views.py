@@ -1,52 +1,233 @@
-"""The content of the dashboard's pages: the newest night's changes and findings, charts, tables and facts.
+"""The history as the dashboard shows it: models' nights, the judge's health, sentences, facts and tables.
 
 Changes are the judge's own, on the same prompts both nights, so their intervals are much narrower than those
 of levels. If the judge moved, its part is subtracted.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from statistics import mean
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from empathy_judge.calibration.estimate import Estimate
+import numpy as np
+
+from empathy_judge.calibration.cluster import NORMAL, wilson_interval
+from empathy_judge.calibration.estimate import UNDEFINED as NO_ESTIMATE
+from empathy_judge.calibration.estimate import Estimate, estimate_of
+from empathy_judge.calibration.monitoring.drift import is_beyond, paired_change
 from empathy_judge.data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
 from empathy_judge.data.text import UNDEFINED, listed, money, percent, points, show, slug
 from empathy_judge.nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
-from empathy_judge.nightly.dashboard.series import (
-    FOUND_NIGHTS,
-    ModelSeries,
-    NightSeries,
-    PooledShare,
-    is_known,
-    new_instruments,
-    share_of,
-)
 from empathy_judge.nightly.gates import gravest, severity
+from empathy_judge.nightly.history import History
 from empathy_judge.nightly.output import NAMED, describe_unresponsive
-from empathy_judge.nightly.schema import FINE, ChangeResult, GateResult, ModelResult, Outcome
-from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, percent_tick, signed_tick
-from empathy_judge.reports.page import Cell, Figure, Table, row
+from empathy_judge.nightly.schema import (
+    FINE,
+    AnchorResult,
+    ChangeResult,
+    EmotionResult,
+    GateResult,
+    ModelResult,
+    Night,
+    Outcome,
+)
+from empathy_judge.reports.page import Cell, Table, row
 
-CHART_NIGHTS: Final = 180  # in a chart
-TREND_MODELS: Final = 6  # with a chart on the first page
-DRAWN: Final = 40  # models in the chart of changes; the table has all
+ShareKind = Literal["corrected", "raw"]
+POOLED_NIGHTS: Final = 7  # one night has few prompts of an emotion
+FOUND_NIGHTS: Final = 60  # nights of which more than regressions is shown
 LOGGED: Final = 100  # findings listed for a model
-LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
-    "Good": "judge",
-    "Okay": "rival",
-    "Bad": "people",
-}
-POINTS: Final[Mapping[str, Any]] = {
-    "tick": lambda value: signed_tick(100 * value),
-    "show": points,
-    "reference": 0.0,
-}
 # The order of models on the first page.
 RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSeries:
+    """A model over the nights; `points` and `changes` have an entry for each night, None without it.
+
+    `findings` are the gates that are not fine, by the index of their night.
+    """
+
+    name: str
+    kind: ShareKind
+    points: tuple[ModelResult | None, ...]
+    changes: tuple[ChangeResult | None, ...]
+    findings: Mapping[int, Sequence[GateResult]]
+
+    @property
+    def page(self) -> str:
+        """The file of its page."""
+        return f"model-{slug(self.name)}.html"
+
+    @property
+    def newest(self) -> ModelResult:
+        """The newest night it took part in."""
+        return next(point for point in reversed(self.points) if point is not None)
+
+    @property
+    def regressions(self) -> list[int]:
+        """The nights with a regression, by their index."""
+        return [at for at, found in self.findings.items() if any(i.outcome == "regression" for i in found)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchorShift:
+    """The change of the Good probability on the anchors since the first night with the same anchors."""
+
+    since: str
+    count: int
+    change: Estimate
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the whole interval lies on one side of 0."""
+        return is_beyond(self.change.interval, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightHealth:
+    """The judge on one night, None where unknown; `reasons` counts the unscored responses."""
+
+    shift: AnchorShift | None
+    unscored: float | None
+    reasons: Mapping[str, int]
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PooledShare:
+    """A Good share over several nights; `prompts` is the number of one night."""
+
+    share: Estimate
+    prompts: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightSeries:
+    """The nights of the newest night's config, oldest first; `left_out` counts those of other configs.
+
+    `tonight` are the gates of the newest night, and `emotions` pools the newest `pooled` nights.
+    """
+
+    nights: tuple[Night, ...]
+    left_out: int
+    models: tuple[ModelSeries, ...]
+    tonight: tuple[GateResult, ...]
+    emotions: Mapping[tuple[str, str], PooledShare]
+    pooled: int
+    health: tuple[NightHealth, ...]
+
+
+def read_series(history: History, *, last: int | None = None) -> NightSeries:
+    """Read all that the pages show except single responses; `last` limits it to the newest nights."""
+    every = history.nights()
+    config = every[-1].config if every else ""
+    nights = tuple(history.nights(config=config, last=last))
+    index = {night.night: at for at, night in enumerate(nights)}
+    findings: defaultdict[str, dict[int, list[GateResult]]] = defaultdict(dict)
+    for night, gate in history.gates_not_fine(config=config, last=FOUND_NIGHTS):
+        if night.night in index:
+            findings[gate.model].setdefault(index[night.night], []).append(gate)
+    models = []
+    for name, nights_of in history.all_series(config=config, last=last).items():
+        by_index = {index[point.night.night]: point for point in nights_of}
+        row = [by_index.get(at) for at in range(len(nights))]
+        # One kind for the whole line: a step from corrected to raw would look like a change of the model.
+        level = next((point.result for point in reversed(nights_of) if point.result.shares), None)
+        models.append(
+            ModelSeries(
+                name=name,
+                kind="corrected" if is_known(share_of(level, "corrected")) else "raw",
+                points=tuple(point.result if point else None for point in row),
+                changes=tuple(point.change if point else None for point in row),
+                findings=dict(sorted(findings[name].items())),
+            )
+        )
+    record = history.night(*nights[-1].key) if nights else None
+    pooled = [rows for _, rows in history.results(EmotionResult, config=config, last=POOLED_NIGHTS)]
+    by_emotion: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
+    for item in chain.from_iterable(pooled):
+        by_emotion[item.model, item.emotion].append(item)
+    anchors = {night.key: rows for night, rows in history.results(AnchorResult, config=config, last=last)}
+    shifts = judge_shifts([anchors.get(night.key, []) for night in nights], nights)
+    return NightSeries(
+        nights=nights,
+        left_out=sum(night.config != config for night in every),
+        models=tuple(models),
+        tonight=record.gates if record else (),
+        emotions={key: pool(rows) for key, rows in by_emotion.items()},
+        pooled=len(pooled),
+        health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
+    )
+
+
+def pool(rows: Sequence[EmotionResult]) -> PooledShare:
+    """Pool one model's nights under one emotion.
+
+    The interval is Wilson's with the number of prompts of one night, because the nights share the prompts.
+    """
+    judged = sum(row.n for row in rows)
+    share, prompts = sum(row.good for row in rows) / judged, judged / len(rows)
+    low, high = wilson_interval(np.array(share), np.array(prompts), NORMAL)
+    return PooledShare(estimate_of(share, float(low), float(high)), prompts)
+
+
+def share_of(result: ModelResult | None, kind: ShareKind, label: str = "Good") -> Estimate:
+    """Return a label's share, undefined on a night without one."""
+    shares = {} if result is None else result.corrected if kind == "corrected" else result.raw
+    return shares.get(label, NO_ESTIMATE)
+
+
+def is_known(estimate: Estimate) -> bool:
+    """Whether an estimate has a value."""
+    return math.isfinite(estimate.value)
+
+
+def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
+    """Return a note for each night, by its index, on which another judge or calibration was used first."""
+    marks = {}
+    for at, (before, night) in enumerate(pairwise(nights), start=1):
+        new = []
+        if before.judge_key != night.judge_key:
+            new.append(f"judge {' '.join(night.judge_key)}".strip())
+        if before.calibration != night.calibration:
+            new.append(f"calibration {(night.calibration or 'none')[:8]}")
+        if new:
+            marks[at] = "new " + ", ".join(new)
+    return marks
+
+
+def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -> NightHealth:
+    results = [result for model in models if (result := model.points[at]) is not None]
+    reasons = sum((Counter(result.unscored) for result in results), Counter[str]())
+    asked = sum(result.n for result in results) + reasons.total()
+    costs = [result.cost for result in results if result.cost is not None]
+    return NightHealth(
+        shift=shift,
+        unscored=reasons.total() / asked if asked else None,
+        reasons=dict(reasons.most_common()),
+        cost=sum(costs) if costs else None,
+    )
+
+
+def judge_shifts(
+    anchors: Sequence[Sequence[AnchorResult]], nights: Sequence[Night]
+) -> Iterator[AnchorShift | None]:
+    """Compare each night's anchors with the first night of the same set; all intervals hold at once."""
+    first: dict[str, tuple[str, dict[str, float]]] = {}
+    looks = max(1, sum(1 for rows in anchors if rows))
+    for rows, night in zip(anchors, nights, strict=True):
+        good = {row.item: row.good for row in rows if row.good is not None}
+        if not good:
+            yield None
+            continue
+        since, before = first.setdefault(rows[0].anchors, (night.night, good))
+        differences = [good[item] - before[item] for item in sorted(good.keys() & before.keys())]
+        change = paired_change(differences, looks=looks)
+        yield AnchorShift(since=since, count=len(differences), change=change)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,36 +297,11 @@ def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
     if changed := [item for item in run if item.change is not None]:
         name = _list(changed[:1]) if len(changed) == 1 else f"the lowest, {_list(changed[:1])},"
         change = changed[0].change and f"{points(changed[0].change.shown)} points (Good share)"
-        return f"No model is significantly worse than on {_since(run)}: {name} has {change}."
+        return f"No model is significantly worse than on {name_baseline(run)}: {name} has {change}."
     shares = [(share_of(item.model.points[-1], item.model.kind), item.model.name) for item in run]
     known = sorted((-share.value, name) for share, name in shares if is_known(share))
     levels = listed([f"{name} {percent(-value)}%" for value, name in known[:NAMED]])
     return f"No earlier night to compare with yet: Good shares are {levels}."
-
-
-def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
-    """Return the changes of all models with tonight's intervals, in points; None where there is none."""
-    lines = [
-        Line(
-            name=item.model.name,
-            figure=points(item.change.shown),
-            marks=(Mark("found" if item.is_worse else "judge", item.change.shown),),
-            band=None if item.limit is None else (-math.inf, -item.limit / 100),
-        )
-        for item in tonight
-        if item.change is not None
-    ][:DRAWN]
-    if not lines:
-        return None
-    return dot_plot(
-        f"Change of the Good share since {_since(tonight)}, in points",
-        lines,
-        name="changes",
-        title="Change of each model's Good share since its baseline",
-        tick=POINTS["tick"],
-        unit=" points",
-        reference=0.0,
-    )
 
 
 def _list(items: Sequence[ModelTonight]) -> str:
@@ -153,66 +309,14 @@ def _list(items: Sequence[ModelTonight]) -> str:
     return listed(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
 
 
-def _since(items: Sequence[ModelTonight]) -> str:
+def name_baseline(items: Sequence[ModelTonight]) -> str:
     nights = {name_nights(item.change.nights) for item in items if item.change}
     return nights.pop() if len(nights) == 1 else "their baselines"
 
 
 def _changes(items: Sequence[ModelTonight], verb: str) -> str:
     changes = listed([points(item.change.shown) for item in items[: NAMED - 1] if item.change])
-    return f"{_list(items)} {verb}: {changes} points (Good share) since {_since(items)}"
-
-
-def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Figure]:
-    """Return a chart for each of the first few models: its change from the baseline, or its Good share."""
-    return [
-        _change_figure(series, model) or _share_figure(series, model, "Good", caption=model.name)
-        for model in models[:TREND_MODELS]
-    ]
-
-
-def model_figures(series: NightSeries, model: ModelSeries) -> list[Figure]:
-    """Return the charts of a model: the change from its baseline, and each label's share."""
-    shares = [_share_figure(series, model, label, caption=f"{label} share, %") for label in reversed(LABELS)]
-    return [*filter(None, [_change_figure(series, model)]), *shares]
-
-
-def health_figures(series: NightSeries) -> dict[str, Figure]:
-    """Return the charts of the judge: its shift on the anchors, unscored responses, cost."""
-    nights = dict(enumerate(series.health))
-    return {
-        "shift": _nightly_chart(
-            series,
-            [night.shift.change if night.shift else None for night in series.health],
-            caption="Shift of the judge's Good probability on the anchors, points",
-            name="shift",
-            flagged={at for at, night in nights.items() if night.shift and night.shift.is_shown},
-            **POINTS,
-        ),
-        "unscored": _nightly_chart(
-            series,
-            [night.unscored for night in series.health],
-            caption="Unscored, %",
-            name="unscored",
-            look="people",
-            notes={
-                at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
-                for at, night in nights.items()
-            },
-            tick=percent_tick,
-            show=lambda item: per_cent(item.value),
-            reference=0.0,
-        ),
-        "cost": _nightly_chart(
-            series,
-            [night.cost for night in series.health],
-            caption="Cost of a night, US dollars",
-            name="cost",
-            tick=lambda value: f"${value:.3g}",
-            show=lambda item: money(item.value),
-            reference=0.0,
-        ),
-    }
+    return f"{_list(items)} {verb}: {changes} points (Good share) since {name_baseline(items)}"
 
 
 def describe_health(series: NightSeries) -> str:
@@ -225,73 +329,6 @@ def describe_health(series: NightSeries) -> str:
         f"The judge has {'shifted' if newest.is_shown else 'not shifted significantly'}: on {newest.count:,} "
         f"anchors, its Good probability changed by {points(newest.change)} points since {newest.since}. "
         f"It shifted significantly on {moved:,} of {len(series.nights):,} nights."
-    )
-
-
-def _change_figure(series: NightSeries, model: ModelSeries) -> Figure | None:
-    """Return the chart of a model's change from its baseline, which itself is at 0; None without changes."""
-    if not any(model.changes):
-        return None
-    baselines = {night for item in model.changes if item for night in item.nights}
-    starts = [0.0 if night.night in baselines else None for night in series.nights]
-    return _nightly_chart(
-        series,
-        [item.shown if item else start for item, start in zip(model.changes, starts, strict=True)],
-        caption=f"{model.name}: change of Good since baseline, points",
-        name=f"change-{slug(model.name)}",
-        model=model,
-        **POINTS,
-    )
-
-
-def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, caption: str) -> Figure:
-    """Return the chart of one label's share, corrected where it can be, with the judge's own behind."""
-    judged = [share_of(point, "raw", label).value for point in model.points]
-    return _nightly_chart(
-        series,
-        [share_of(point, model.kind, label) for point in model.points],
-        caption=caption if model.kind == "raw" else f"{caption} (dashed: uncorrected)",
-        name=f"{label.lower()}-{slug(model.name)}",
-        model=model if label == "Good" else None,
-        look=LOOKS[label],
-        behind=judged if model.kind == "corrected" else [],
-        tick=percent_tick,
-        show=percent,
-    )
-
-
-def _nightly_chart(
-    series: NightSeries,
-    values: Sequence[Estimate | float | None],
-    *,
-    caption: str,
-    model: ModelSeries | None = None,
-    behind: Sequence[float] = (),
-    notes: Mapping[int, str] = MappingProxyType({}),
-    flagged: Collection[int] = (),
-    **how: Any,
-) -> Figure:
-    """Draw the newest nights; nights with a regression of the `model` are flagged."""
-    start = max(0, len(values) - CHART_NIGHTS)
-    if model is not None:
-        flagged = model.regressions
-        notes = {
-            at: "; " + " ".join(item.sentence for item in model.findings[at] if item.outcome == "regression")
-            for at in flagged
-        }
-    return line_chart(
-        caption,
-        [night.night for night in series.nights[start:]],
-        [
-            item if isinstance(item, Estimate) else Estimate(math.nan if item is None else item, None)
-            for item in values[start:]
-        ],
-        title=caption,
-        behind=behind[start:],
-        notes={at - start: text for at, text in notes.items()},
-        flagged={at - start for at in flagged},
-        rules={at - start: text for at, text in new_instruments(series.nights).items() if at >= start},
-        **how,
     )
 
 

@@ -24,7 +24,7 @@ from histories import (
 from empathy_judge.commands import main as cli
 from empathy_judge.data.text import slug
 from empathy_judge.nightly.dashboard.build import LIST, build_dashboard, marked
-from empathy_judge.nightly.dashboard.series import read_series
+from empathy_judge.nightly.dashboard.views import read_series
 from empathy_judge.nightly.history import open_history
 from empathy_judge.nightly.schema import (
     EmotionResult,
