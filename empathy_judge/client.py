@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from threading import BoundedSemaphore, Lock
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ KEY = "EMPATHY_JUDGE_KEY"
 MOST_EXCHANGES = 64  # in a request; a server has its own limit
 MOST_CHARACTERS = 200_000
 EMPTY = "..."  # replaces an empty reply, since every exchange needs one
+SPEAKERS = {"user": "speaker", "human": "speaker", "assistant": "listener", "ai": "listener"}
 UNSCORED = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
 COUNTED = ("id", "model", "content_digest", "prompt_digest", "probabilities", "unscored", "flag", "features")
@@ -260,3 +262,28 @@ def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
         label: ShareEstimate(**{key: row[key] for key in ("value", "low", "high")})
         for label, row in rows.items()
     }
+
+
+def read_messages(messages: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Read an exchange from roles and texts; system and tool messages are left out.
+
+    The messages of one side in a row are one turn. Messages that end with the user have an empty response.
+
+    >>> read_messages([("system", "Be kind."), ("user", "I won!"), ("assistant", "Lovely!")])
+    {'prompt': 'I won!', 'response': 'Lovely!', 'dialogue': []}
+    """
+    spoken = [(SPEAKERS[role], text) for role, text in messages if role in SPEAKERS and text.strip()]
+    turns = [
+        {"speaker": who, "text": "\n".join(text for _, text in run)}
+        for who, run in groupby(spoken, key=lambda turn: turn[0])
+    ]
+    response = turns.pop()["text"] if turns and turns[-1]["speaker"] == "listener" else ""
+    prompt = turns.pop()["text"] if turns else ""
+    return {"prompt": prompt, "response": response, "dialogue": turns}
+
+
+def context_of(fields: Any) -> dict[str, str]:
+    """Return `situation` and `emotion` of the speaker from a tool's own fields."""
+    if not isinstance(fields, dict):
+        return {}
+    return {key: fields[key] for key in ("situation", "emotion") if isinstance(fields.get(key), str)}

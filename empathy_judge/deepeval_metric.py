@@ -6,8 +6,7 @@ from typing import Any
 from deepeval.metrics import BaseMetric
 from deepeval.test_case import LLMTestCase
 
-from empathy_judge.client import ReplyJudgment, shared_judge
-from empathy_judge.messages import context_of
+from empathy_judge.client import ReplyJudgment, context_of, shared_judge
 
 
 class EmpathyMetric(BaseMetric):  # type: ignore[misc]

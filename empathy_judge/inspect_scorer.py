@@ -8,8 +8,7 @@ from typing import Any
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from empathy_judge.client import ReplyScorer, shared_judge
-from empathy_judge.messages import context_of, read_messages
+from empathy_judge.client import ReplyScorer, context_of, read_messages, shared_judge
 
 log = logging.getLogger(__name__)
 _ASKED: dict[str, ReplyScorer] = {}  # by name and version: the metric uses the judge of the scorer

@@ -7,8 +7,7 @@ from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
-from empathy_judge.client import ReplyJudgment, shared_judge
-from empathy_judge.messages import context_of, read_messages
+from empathy_judge.client import ReplyJudgment, context_of, read_messages, shared_judge
 
 PROMPTS = ("prompt", "question", "message", "input", "query")  # keys of `inputs` with the prompt
 REPLIED = ("response", "answer", "output", "content", "text")

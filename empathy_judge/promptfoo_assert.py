@@ -9,9 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from empathy_judge.client import shared_judge
+from empathy_judge.client import context_of, read_messages, shared_judge
 from empathy_judge.data.errors import UserError
-from empathy_judge.messages import context_of, read_messages
 
 USUAL = ("prompt", "message", "input", "question", "query")  # variables with the prompt
 

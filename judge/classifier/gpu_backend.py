@@ -1,11 +1,12 @@
 """Decoder judges on a GPU: length-sorted batches, and a process pool that prepares them."""
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain, islice
+from multiprocessing import spawn
+from multiprocessing.context import SpawnContext, SpawnProcess
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
@@ -191,10 +192,35 @@ def score_in_batches(
             keep(chunk, ask(chunk))
         return
     # A CUDA context does not survive a fork. Some threads wait for the GPU while others wait for the pool.
-    workers, spawn = count_cores(), multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, _start_worker, (tokenizer,)) as pool:
+    workers = count_cores()
+    with ProcessPoolExecutor(workers, WorkerContext(), _start_worker, (tokenizer,)) as pool:
         call = lambda function, *values: pool.submit(function, *values).result()  # noqa: E731
         in_threads(workers + 2, chain(first, chunks), ask, keep)
+
+
+class _Worker(SpawnProcess):
+    """A process that does not import the main module, so that a caller's script needs no `__main__` guard."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        with _STARTING:
+            describe = spawn.get_preparation_data
+            spawn.get_preparation_data = lambda name: {
+                key: value for key, value in describe(name).items() if not key.startswith("init_main")
+            }
+            try:
+                return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+            finally:
+                spawn.get_preparation_data = describe
+
+
+_STARTING = Lock()
+
+
+class WorkerContext(SpawnContext):
+    """Spawned processes that can be started from any script."""
+
+    Process = _Worker
 
 
 _TOKENIZER: ReplyTokenizer  # of this process, where it prepares replies

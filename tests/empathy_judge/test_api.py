@@ -189,6 +189,16 @@ def test_a_script_in_a_project_with_its_own_data_package_is_left_as_it_was(
     assert found == ej.score(rows, judge=judge).judgments()
 
 
+def test_worker_processes_do_not_run_the_script_again(tmp_path: Path) -> None:
+    code = (
+        "import json\nfrom concurrent.futures import ProcessPoolExecutor\n"
+        "from empathy_judge.judge.classifier.gpu_backend import WorkerContext\n"
+        "with ProcessPoolExecutor(2, WorkerContext()) as pool:\n"
+        "    print(json.dumps([*pool.map(abs, [-1, -2])]))"
+    )
+    assert run_in(make_project(tmp_path / "project"), code) == [1, 2]
+
+
 def test_commands_run_in_a_project_with_packages_of_our_names(tmp_path: Path) -> None:
     code = "import sys; sys.argv[1:] = ['train', '--help']\nimport training; assert training.OWN\n"
     code += "from empathy_judge.commands.main import main\n"
