@@ -1,8 +1,9 @@
-"""The progress of a run on stderr: a bar on a terminal, and a line now and then in a log."""
+"""The progress of a run on stderr: a bar on a terminal or in a notebook, and lines in a log."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from time import monotonic
 from typing import Final
 
@@ -22,14 +23,16 @@ def progress(
     doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = float
 ) -> Iterator[OnProgress]:
     """Show how far a run is, how long it takes, and the US dollars `spent`, if any."""
-    if not sys.stderr.isatty():
+    screen = open_screen(stderr=True)
+    is_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None  # what rich draws with there
+    if not (sys.stderr.isatty() or is_notebook):
         yield log_lines(done, spent)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     cost = TextColumn("{task.fields[cost]}")
     columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), cost)
-    with Progress(*columns, console=open_screen(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task(doing, total=None, cost="")
 
         def show(count: int, total: int) -> None:

@@ -119,6 +119,11 @@ def test_a_column_is_no_list_of_paths() -> None:
         ej.score(pandas.DataFrame(ROWS)["response"])
 
 
+def test_a_notebook_without_widgets_gets_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert ej.score(ROWS, judge="length").models
+
+
 def test_threads_that_score_the_same_replies_get_equal_results() -> None:
     with ThreadPoolExecutor(4) as pool:
         runs = [*pool.map(lambda _: ej.score(ROWS, judge="length"), range(4))]
