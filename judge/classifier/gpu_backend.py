@@ -209,7 +209,7 @@ class _Worker(SpawnProcess):
                 key: value for key, value in describe(name).items() if not key.startswith("init_main")
             }
             try:
-                return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+                return SpawnProcess._Popen(process_obj)
             finally:
                 spawn.get_preparation_data = describe
 
