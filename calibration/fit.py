@@ -25,7 +25,6 @@ from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, Rated
 from empathy_judge.calibration.bias.audits import Finding, audit, response_facts
 from empathy_judge.calibration.bias.disagreements import Disagreements, worst_disagreements
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
-from empathy_judge.calibration.inputs import CalibrationInputs, CalibrationOptions
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
 from empathy_judge.calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
@@ -40,6 +39,17 @@ BASELINES: Final = {
     "length": "counts words; fitted on the other clusters",
 }
 Metrics = Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """Settings of a calibration, which expires after `days`."""
+
+    scale: tuple[str, ...] = LABELS
+    dimension: str = "empathy"
+    days: int = 90
+    seed: int = 0
+    draws: int = 2000
 
 
 # The result, part by part.
@@ -150,22 +160,15 @@ class CalibrationReport:
 # How it is made.
 
 
-def calibrate(inputs: CalibrationInputs) -> CalibrationReport:
-    """Calibrate the first judge of the inputs against human ratings, and compare all judges."""
-    report = calibrate_judged(
-        inputs.judges, inputs.people, exchanges=inputs.exchanges, options=inputs.options
-    )
-    return replace(report, data=replace(report.data, notes=inputs.notes))
-
-
-def calibrate_judged(
+def calibrate(
     runs: Sequence[Judged],
     ratings: Sequence[Rating],
     *,
     exchanges: Mapping[str, Exchange] | None = None,
     options: CalibrationOptions | None = None,
+    notes: Sequence[str] = (),
 ) -> CalibrationReport:
-    """Calibrate the first of several judges that were read already."""
+    """Calibrate the first judge against human ratings, and compare all judges."""
     options = options or CalibrationOptions()
     texts = exchanges or {}
     judges = [with_exchanges(run, texts) for run in runs]
@@ -196,7 +199,7 @@ def calibrate_judged(
         judge=replace(judged, judgments=()),
         flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
-        data=_data(paired, agreements[0], options),
+        data=_data(paired, agreements[0], options, notes),
         agreement=agreements[0],
         ceiling=people,
         runs=(
@@ -223,7 +226,7 @@ def calibrate_judged(
     )
 
 
-def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> RatedData:
+def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions, notes: Sequence[str]) -> RatedData:
     counts = np.bincount(paired.rating, minlength=paired.levels + 1)[1:]
     return RatedData(
         ratings=len(paired),
@@ -243,6 +246,7 @@ def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> Rat
         unscored=paired.unscored,
         unjudged=paired.unjudged,
         unrated=paired.unrated,
+        notes=tuple(notes),
     )
 
 

@@ -81,9 +81,9 @@ def calibrate(
     """
     from empathy_judge.calibration import fit
     from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
-    from empathy_judge.calibration.inputs import CalibrationOptions, read_inputs
     from empathy_judge.calibration.shares.transport import LEAST_MODELS
     from empathy_judge.data.judgments import is_judgment_table, judged_dimension
+    from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
     from empathy_judge.data.rating_files.sheet import read_sheet
     from empathy_judge.data.records import LABELS
     from empathy_judge.data.runs import read_manifest
@@ -119,17 +119,22 @@ def calibrate(
         runs = [*scored.runs, *runs]
     if judges and not files and all(path.is_dir() for path in runs):
         raise UserError("--judge: not with runs, which are scored already; pass the files of replies instead")
-    options = CalibrationOptions(scale=scale, dimension=dimension or judged_dimension(runs))
-    inputs = read_inputs(
+    reading = replace(reading, dimension=dimension or judged_dimension(runs))
+    inputs = read_rated_judges(
         runs,
         ratings,
         exchanges=(*exchanges, *files),
         judges=() if files else judges,
-        options=options,
         reading=reading,
     )
     say_notes(inputs.notes)
-    report = fit.calibrate(inputs)
+    report = fit.calibrate(
+        inputs.judges,
+        inputs.people,
+        exchanges=inputs.exchanges,
+        options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
+        notes=inputs.notes,
+    )
     folder = out or default_folder(report)
     refused = refuse_part(report)
     written = write_report(report, folder)

@@ -255,8 +255,8 @@ def calibrate(
     """
     from empathy_judge.calibration import fit
     from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
-    from empathy_judge.calibration.inputs import CalibrationOptions, read_inputs
     from empathy_judge.data.judgments import is_judgment_table, judged_dimension
+    from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
     from empathy_judge.data.rating_files.sheet import read_sheet
     from empathy_judge.data.records import LABELS
     from empathy_judge.judge.scoring import score_files
@@ -277,9 +277,14 @@ def calibrate(
                 files, judges=names, max_cost=max_cost, skip_invalid=skip_invalid, watch=_watch, on_read=_say
             )
             runs = [*scored.runs, *runs]
-        options = CalibrationOptions(scale=levels, dimension=dimension or judged_dimension(runs))
+        reading = replace(reading, dimension=dimension or judged_dimension(runs))
+        inputs = read_rated_judges(runs, people, exchanges=files, judges=(), reading=reading)
         report = fit.calibrate(
-            read_inputs(runs, people, exchanges=files, judges=(), options=options, reading=reading)
+            inputs.judges,
+            inputs.people,
+            exchanges=inputs.exchanges,
+            options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
+            notes=inputs.notes,
         )
     folder = Path(out) if out else default_folder(report)
     write_report(report, folder)

@@ -11,7 +11,7 @@ import numpy as np
 
 from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
 from empathy_judge.calibration.estimate import Floats
-from empathy_judge.calibration.fit import CalibrationReport, calibrate_judged
+from empathy_judge.calibration.fit import CalibrationReport, calibrate
 from empathy_judge.data.errors import UserError, install_hint
 from empathy_judge.data.files import disk_errors
 from empathy_judge.data.judgments import Judged
@@ -122,7 +122,7 @@ def fit_judge(
         )
         name, version = judge.name, judge.version
         judged.append(Judged(name=name, source=name, version=version, rubric=rubric, judgments=judgments))
-    report = calibrate_judged(judged, ratings, exchanges={item.id: item for item in exchanges})
+    report = calibrate(judged, ratings, exchanges={item.id: item for item in exchanges})
     write_calibration(folder / CALIBRATION_FILE, report.calibration)
     return report
 

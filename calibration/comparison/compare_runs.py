@@ -29,7 +29,7 @@ from empathy_judge.calibration.comparison.published_models import (
     is_published,
     published,
 )
-from empathy_judge.calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
+from empathy_judge.calibration.comparison.rated_models import RatedComparison, compare_sheet
 from empathy_judge.calibration.comparison.stop_rule import describe_few_raters
 from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
 from empathy_judge.calibration.shares.tally import replies_digest
@@ -37,6 +37,7 @@ from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import Judged, make_ids_unique
 from empathy_judge.data.rated_range import find_outside
+from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.rating_files.sheet import RatingSheet, SheetOptions
 from empathy_judge.data.records import UNNAMED_MODEL
 

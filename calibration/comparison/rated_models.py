@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -23,26 +22,8 @@ from empathy_judge.calibration.multiple_testing import benjamini_hochberg, holm
 from empathy_judge.calibration.pairing import chances_of
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, texts_by_id
-from empathy_judge.data.rating_files.sheet import (
-    RatingSheet,
-    Replies,
-    SheetOptions,
-    read_sheet,
-    say_set_aside,
-)
-from empathy_judge.data.readers.file_formats import BadRow
-from empathy_judge.data.readers.table_rows import stop_at_bad_row
-from empathy_judge.data.records import (
-    EMOTIONS,
-    LABELS,
-    POSITIVE_EMOTIONS,
-    UNNAMED_MODEL,
-    Exchange,
-    Judgment,
-    Rating,
-)
-from empathy_judge.data.tables import read_responses
+from empathy_judge.data.rating_files.sheet import RatingSheet
+from empathy_judge.data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS
 
 Group = Literal["all", "positive", "negative"]
 GROUPS: Final[tuple[Group, ...]] = ("all", "positive", "negative")
@@ -382,42 +363,6 @@ def compare_sheet(
     if len(comparison.models) < 2:
         raise UserError(f"{path}: ratings of one model only, {baseline!r}; a comparison needs two")
     return replace(comparison, source=path.name, notes=sheet.notes)
-
-
-def read_people(
-    path: Path,
-    reading: SheetOptions | None = None,
-    *,
-    judgments: Sequence[Judgment] = (),
-    exchanges: Sequence[Path] = (),
-) -> RatingSheet:
-    """Read the human ratings of a file; a row takes model and emotion from its exchange.
-
-    Ratings by AIs are set aside, and where there are no others the file is refused.
-    """
-    reading = reading or SheetOptions()
-    bad: list[BadRow] = []
-    on_bad = bad.append if reading.skip_invalid else stop_at_bad_row
-    sources = [read_responses([path], on_bad=on_bad) for path in exchanges]
-    texts = texts_by_id(chain.from_iterable(sources), [Judged(name="", judgments=tuple(judgments))])
-    replies = Replies(judgments, texts.values()) if judgments or texts else None
-    sheet = read_sheet(path, reading, replies=replies)
-    if not sheet.ratings:
-        raise UserError(f"{path}: no ratings of empathy")
-    notes = [line for source in sources for line in source.notes()]
-    notes += [*sheet.notes, *say_set_aside(bad)]
-    people = [_with_facts(item, texts.get(item.id)) for item in sheet.ratings]
-    return RatingSheet(ratings=tuple(people), notes=tuple(notes))
-
-
-def _with_facts(rating: Rating, exchange: Exchange | None) -> Rating:
-    if exchange is None:
-        return rating
-    facts = {"emotion": exchange.emotion, "model": exchange.model}
-    if exchange.model == UNNAMED_MODEL:
-        del facts["model"]
-    own = {key: value for key, value in rating.extra.items() if value}
-    return replace(rating, extra={**{key: value for key, value in facts.items() if value}, **own})
 
 
 def rating_columns(sheet: RatingSheet, path: Path) -> RatingColumns:

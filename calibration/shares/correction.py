@@ -1,8 +1,8 @@
 """Corrected shares of every model: by its ratings, by the calibrated judge, or by both.
 
-The judge's own shares are never the answer. A model with ratings is corrected by them (`ppi`); one
-without by the line through calibrated models (`transport`); one with a few by both, so that its interval
-shrinks as ratings arrive. Where the line does not reach, the level is refused and the reason given.
+The judge's own shares are never the answer. A model with ratings is corrected by them (`ppi`), one without by
+the line through calibrated models (`transport`), and one with a few by both, so that its interval shrinks as
+ratings arrive. Where the line does not reach, the level is refused and the reason given.
 """
 
 import math
@@ -23,16 +23,10 @@ from empathy_judge.calibration.cluster import (
     t_quantile,
 )
 from empathy_judge.calibration.estimate import Estimate, Floats, Interval
+from empathy_judge.calibration.shares import transport
 from empathy_judge.calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from empathy_judge.calibration.shares.tally import Tally, replies_digest
-from empathy_judge.calibration.shares.transport import (
-    DISAGREE,
-    CalibratedModels,
-    TargetModel,
-    disagreement,
-    refusal,
-    transport,
-)
+from empathy_judge.calibration.shares.transport import CalibratedModels, TargetModel
 from empathy_judge.data.records import LABELS
 
 How = Literal["ratings", "line", "both", "refused"]
@@ -44,12 +38,12 @@ UNCALIBRATED: Final = CalibratedModels(models=(), judge=(), crowd=(), noise=())
 class ModelCorrection:
     """One model's level; `corrected` is empty where it is refused, and `reason` says why.
 
-    `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are what the
-    judge alone and the ratings alone say. `reason` is also given where the line was refused and the model's
+    `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are those of the
+    judge alone and of the ratings alone. `reason` is also given where the line was refused and the model's
     ratings are used alone. `disagreement` is by how many standard errors the ratings exceed the line, in
-    the column where that is most; nan without either. Beyond `DISAGREE`, one of them is in doubt.
-    `left_out` is what the line through the other models says of a rated model, as if it had no ratings, and
-    `covered` whether its interval includes the human level; `fit_models` adds them.
+    the column where that is most; nan without either. `left_out` is the level of a rated model by the line
+    through the others, as if it had no ratings, and `covered` whether its interval includes the human level;
+    `fit_models` adds them.
     """
 
     model: str
@@ -68,7 +62,7 @@ class ModelCorrection:
     @property
     def warning(self) -> str | None:
         """The warning where line and ratings disagree by more than chance makes likely."""
-        if not abs(self.disagreement) > DISAGREE:
+        if not abs(self.disagreement) > transport.DISAGREE:
             return None
         side = "above" if self.disagreement > 0 else "below"
         return (
@@ -78,14 +72,23 @@ class ModelCorrection:
         )
 
 
-def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModels, ...]:
-    """The calibrated models for `transport`, one `CalibratedModels` a column.
+@dataclass(frozen=True, slots=True)
+class RefusedShares:
+    """The reason why a model's shares are not corrected."""
 
-    Left out are models without ratings and those with one cluster of them, which cannot say how exact it is.
+    reason: str
+
+    def __str__(self) -> str:
+        return f"refused ({self.reason})"
+
+
+def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModels, ...]:
+    """Return the calibrated models for `transport`, one `CalibratedModels` a column.
+
+    Models without ratings, or with one cluster of them, are left out: their error is unknown.
     """
-    estimates = {
-        name: item for name, item in _ppi_estimates(models).items() if np.isfinite(item.variance).all()
-    }
+    estimates = {name: ppi_estimate(rated) for name, rated in models.items() if len(rated.item)}
+    estimates = {name: item for name, item in estimates.items() if np.isfinite(item.variance).all()}
     first = next(iter(models.values()), None)
     shared = _shared_variance(list(estimates.values()))
     spread = _prompt_variance([models[name] for name in estimates])
@@ -115,7 +118,7 @@ def _shared_variance(estimates: Sequence[PpiEstimate]) -> list[float]:
         names, number = np.unique(item.raters, return_inverse=True)
         sums.append((names, cluster_sums(number, item.influence, len(names))))
     pairs = list(combinations(sums, 2))
-    if not pairs or not any(len(np.intersect1d(one[0], other[0])) for one, other in pairs):
+    if not any(len(np.intersect1d(one[0], other[0])) for one, other in pairs):
         return [0.0] * columns
     covariance = np.mean([shared_covariance(*one, *other) for one, other in pairs], axis=0)
     raters = len(np.unique(np.concatenate([names for names, _ in sums])))
@@ -125,50 +128,34 @@ def _shared_variance(estimates: Sequence[PpiEstimate]) -> list[float]:
 
 def _prompt_variance(models: Sequence[RatedModel]) -> list[float | None]:
     """Return the variance of the judge's scores over a model's prompts, by column; None if unknown."""
-    variances = [judge_means(rated)[1] * prompt_count(rated) for rated in models if prompt_count(rated) > 1]
+    variances = [judge_means(rated)[1] * rated.prompt_count for rated in models if rated.prompt_count > 1]
     if not variances:
         return [None] * (models[0].judged.shape[1] if models else len(LABELS))
     return [float(value) for value in np.mean(variances, axis=0)]
 
 
-def prompt_count(rated: RatedModel) -> int:
-    """Return how many prompts a model's judged responses answer."""
-    return len(rated.judged) if rated.prompt is None else len(np.unique(rated.prompt))
-
-
-def _ppi_estimates(models: Mapping[str, RatedModel]) -> dict[str, PpiEstimate]:
-    """Estimate the models that have ratings from these."""
-    return {name: ppi_estimate(rated) for name, rated in models.items() if len(rated.item)}
-
-
 def correct(
-    models: Mapping[str, RatedModel],
-    *,
-    calibrated: Sequence[CalibratedModels],
-    names: Sequence[str] = LABELS,
+    models: Mapping[str, RatedModel], *, calibrated: Sequence[CalibratedModels], names: Sequence[str] = LABELS
 ) -> tuple[ModelCorrection, ...]:
     """Return every model's corrected levels, in the order given.
 
     `names` are the columns': the labels, or `MEAN`. A model of `models` is left out of the `calibrated`
     ones, since what was rated then need not be what is judged now.
     """
-    by_ratings = _ppi_estimates(models)
     corrections = []
     for model, rated in models.items():
-        ppi = by_ratings.get(model)
+        ppi = ppi_estimate(rated) if len(rated.item) else None
         lines = [line.without(model) for line in calibrated]
         targets = [target_of(rated, ppi, column, line) for column, line in enumerate(lines)]
-        reason = _refusal(names, lines, targets)
-        how: How = "refused"
-        estimates: list[Estimate] = []
-        if not reason:
-            # One cluster of ratings has a level but no error: the line cannot weigh it.
-            how = "both" if all(target.is_rated for target in targets) else "line"
-            estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
-        elif ppi is not None:
-            how, estimates = "ratings", ppi.estimates()
-        if rated.bounds == UNIT and len(names) > 1:
-            estimates = on_simplex(estimates)
+        found = _by_line(names, lines, targets)
+        reason = found.reason if isinstance(found, RefusedShares) else None
+        corrected: Mapping[str, Estimate] = {} if isinstance(found, RefusedShares) else found
+        # One cluster of ratings has a level but no error: the line cannot weigh it.
+        how: How = "refused" if reason else "both" if all(item.is_rated for item in targets) else "line"
+        if reason and ppi is not None:
+            estimates = ppi.estimates()
+            estimates = on_simplex(estimates) if len(names) > 1 else estimates
+            how, corrected = "ratings", dict(zip(names, estimates, strict=True))
         judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()
         crowd = rated.crowd.tolist() if len(rated.item) else (None,) * len(names)
         corrections.append(
@@ -176,26 +163,61 @@ def correct(
                 model=model,
                 how=how,
                 reason=reason,
-                corrected=dict(zip(names, estimates, strict=True)) if estimates else {},
-                judge=dict(zip(names, judge, strict=True)) if judge else {},
+                corrected=corrected,
+                judge=dict(zip(names, judge, strict=False)),
                 crowd=dict(zip(names, crowd, strict=True)),
                 judged=len(rated.judged),
                 ratings=len(rated.item),
                 design_effect=float(ppi.design_effect.mean()) if ppi is not None else math.nan,
-                disagreement=max(map(disagreement, lines, targets), key=abs) if how == "both" else math.nan,
+                disagreement=max(map(transport.disagreement, lines, targets), key=abs)
+                if how == "both"
+                else math.nan,
             )
         )
     return tuple(corrections)
 
 
-def _refusal(
+def correct_shares(
+    tally: Tally, calibration: Calibration
+) -> dict[str, Mapping[str, Estimate] | RefusedShares]:
+    """Return every model's shares by the calibrated line, or why they are refused.
+
+    Replies that were rated for the calibration have the shares of their ratings.
+    """
+    corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}
+    for model, clusters in tally.sums.items():
+        if shares := calibration.rated_shares(model, replies_digest(tally.replies.get(model, 0))):
+            corrected[model] = shares
+            continue
+        # What was rated under this name then need not be what is judged now.
+        lines = [calibration.calibrated_models[label].without(model) for label in LABELS]
+        judged = zip(
+            lines, *_judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1)), strict=True
+        )
+        targets = [line.judged(mean, noise, len(clusters)) for line, mean, noise in judged]
+        corrected[model] = _by_line(LABELS, lines, targets)
+    return corrected
+
+
+def _by_line(
     names: Sequence[str], lines: Sequence[CalibratedModels], targets: Sequence[TargetModel]
-) -> str | None:
-    """Say why the lines say nothing of a model, if so: Good's reason where it has one, which is the last."""
+) -> dict[str, Estimate] | RefusedShares:
+    """Return the levels by the lines, or why they are refused: the reason of the last column that has one."""
     for name, line, target in reversed(list(zip(names, lines, targets, strict=True))):
-        if reason := refusal(line, target):
-            return f"{name}: {reason}"
-    return None
+        if reason := transport.refusal(line, target):
+            return RefusedShares(f"{name}: {reason}")
+    estimates = [transport.transport(*pair) for pair in zip(lines, targets, strict=True)]
+    return dict(zip(names, on_simplex(estimates) if len(names) > 1 else estimates, strict=True))
+
+
+def _judged(sums: Floats) -> tuple[list[float], list[float]]:
+    """Return the judge's mean of every label and its sampling variance, with prompts as clusters."""
+    counts = sums[:, -1].sum()
+    if not counts:
+        return [math.nan] * len(LABELS), [0.0] * len(LABELS)
+    means = sums[:, :-1].sum(axis=0) / counts
+    pulls = (sums[:, :-1] - sums[:, -1:] * means) / counts
+    return means.tolist(), sum_variance(pulls).tolist()
 
 
 def target_of(
@@ -203,7 +225,7 @@ def target_of(
 ) -> TargetModel:
     """Return a model's judged mean, with its own ratings if they have an error."""
     mean, noise = judge_means(sample)
-    judge = line.judged(float(mean[column]), float(noise[column]), prompt_count(sample))
+    judge = line.judged(float(mean[column]), float(noise[column]), sample.prompt_count)
     if ppi is None or not np.isfinite(ppi.variance).all():
         return judge
     # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
@@ -213,12 +235,12 @@ def target_of(
 def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
     """Return shares that add up to 1, none below 0; intervals are extended to their share."""
     values = np.array([item.value for item in estimates])
-    if not len(values) or not np.isfinite(values).all():
+    if not np.isfinite(values).all():
         return list(estimates)
     shares = []
-    for value, item in zip(project(values), estimates, strict=True):
+    for value, item in zip(project(values).tolist(), estimates, strict=True):
         reach = item.interval and Interval(min(item.interval.low, value), max(item.interval.high, value))
-        shares.append(Estimate(float(value), reach))
+        shares.append(Estimate(value, reach))
     return shares
 
 
@@ -233,51 +255,3 @@ def project(values: Floats) -> Floats:
     last = int(np.flatnonzero(ordered > excess)[-1])
     shares: Floats = np.maximum(values - excess[last], 0)
     return shares
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedShares:
-    """The reason why a model's shares are not corrected."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return f"refused ({self.reason})"
-
-
-def correct_shares(
-    tally: Tally, calibration: Calibration
-) -> dict[str, Mapping[str, Estimate] | RefusedShares]:
-    """Return every model's shares by the calibrated line, or why they are refused.
-
-    Replies that were rated for the calibration have the shares of their ratings.
-    """
-    lines = [calibration.calibrated_models[label] for label in LABELS]
-    corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}
-    for model, clusters in tally.sums.items():
-        if shares := calibration.rated_shares(model, replies_digest(tally.replies.get(model, 0))):
-            corrected[model] = shares
-            continue
-        means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
-        # What was rated under this name then need not be what is judged now.
-        others = [line.without(model) for line in lines]
-        targets = [
-            line.judged(mean, noise, len(clusters))
-            for line, mean, noise in zip(others, means, noises, strict=True)
-        ]
-        if reason := _refusal(LABELS, others, targets):
-            corrected[model] = RefusedShares(reason)
-        else:
-            estimates = on_simplex([transport(*pair) for pair in zip(others, targets, strict=True)])
-            corrected[model] = dict(zip(LABELS, estimates, strict=True))
-    return corrected
-
-
-def _judged(sums: Floats) -> tuple[list[float], list[float]]:
-    """Return the judge's mean of every label and its sampling variance, with prompts as clusters."""
-    counts = sums[:, -1].sum()
-    if not counts:
-        return [math.nan] * len(LABELS), [0.0] * len(LABELS)
-    means = sums[:, :-1].sum(axis=0) / counts
-    pulls = (sums[:, :-1] - sums[:, -1:] * means) / counts
-    return means.tolist(), sum_variance(pulls).tolist()

@@ -12,7 +12,6 @@ from empathy_judge.calibration.shares.correction import (
     ModelCorrection,
     calibrated_models,
     correct,
-    prompt_count,
 )
 from empathy_judge.calibration.shares.ppi import RatedModel, judge_means, one_hot
 from empathy_judge.calibration.shares.transport import CalibratedModels, FittedLine, fit_line, transport
@@ -116,7 +115,7 @@ def _with_left_out(
         means, noises = judge_means(rated)
         for (name, column), mean, noise in zip(columns.items(), means, noises, strict=True):
             others = column.without(correction.model)
-            left_out[name] = transport(others, others.judged(float(mean), float(noise), prompt_count(rated)))
+            left_out[name] = transport(others, others.judged(float(mean), float(noise), rated.prompt_count))
             ends, level = left_out[name].interval, correction.crowd[name]
             covered[name] = None if ends is None or level is None else ends.low <= level <= ends.high
     return replace(correction, left_out=left_out, covered=covered)

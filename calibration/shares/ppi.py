@@ -52,8 +52,13 @@ class RatedModel:
 
     @property
     def crowd(self) -> Floats:
-        """What the ratings alone say on average, by column."""
+        """The mean of the ratings alone, by column."""
         return np.average(self.value, axis=0, weights=None if self.chance is None else 1 / self.chance)
+
+    @property
+    def prompt_count(self) -> int:
+        """How many prompts the judged responses answer."""
+        return len(self.judged) if self.prompt is None else len(np.unique(self.prompt))
 
     def without_ratings(self) -> "RatedModel":
         """Return the same model as if nobody had rated it."""

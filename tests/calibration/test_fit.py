@@ -12,8 +12,7 @@ from repository import ROOT
 
 from empathy_judge.calibration.artifact import Calibration, find_calibration, read_calibration
 from empathy_judge.calibration.estimate import Estimate
-from empathy_judge.calibration.fit import calibrate_judged
-from empathy_judge.calibration.inputs import CalibrationOptions
+from empathy_judge.calibration.fit import CalibrationOptions, calibrate
 from empathy_judge.calibration.shares.correction import RefusedShares, correct_shares
 from empathy_judge.calibration.shares.tally import Tally
 from empathy_judge.calibration.shares.transport import TargetModel, transport
@@ -63,7 +62,7 @@ def holds(estimate: Estimate, value: float) -> bool:
 
 def test_a_judge_that_is_too_kind_is_corrected() -> None:
     run, ratings, truth = world(seed=1, kindness=0.08)
-    report = calibrate_judged([run], ratings, options=QUICK)
+    report = calibrate([run], ratings, options=QUICK)
     corrected = left_out = 0
     for row in report.models.rows:
         share = truth[row.model]
@@ -79,7 +78,7 @@ def test_a_judge_that_is_too_kind_is_corrected() -> None:
 
 def test_an_honest_judge_is_left_alone() -> None:
     run, ratings, _ = world()
-    report = calibrate_judged([run], ratings, options=QUICK)
+    report = calibrate([run], ratings, options=QUICK)
     assert report.reliability is not None and report.reliability.ece < 0.06
     assert report.agreement.levels.tau.value == 1
     assert report.headline == "qwk_matched"
@@ -96,7 +95,7 @@ def test_unscored_responses_are_counted_and_said() -> None:
         unscored="refused: no",
     )
     some = Judged(name="some", judgments=(silent, *rest[1:]))
-    report = calibrate_judged([some], ratings, options=QUICK)
+    report = calibrate([some], ratings, options=QUICK)
     assert report.data.unscored == {"refused": 1}
     assert report.data.unjudged == 1
     assert "1 rated replies without a score and 1 not passed to the judge" in " ".join(say_verdict(report))

@@ -18,9 +18,9 @@ from empathy_judge.calibration.comparison.rated_models import (
     compare_ratings,
     compare_sheet,
     rater_test,
-    read_people,
 )
 from empathy_judge.calibration.multiple_testing import benjamini_hochberg, holm
+from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.records import LABELS, to_plain
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"

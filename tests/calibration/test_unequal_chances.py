@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from empathy_judge.calibration.comparison.rated_models import compare_sheet, read_people
+from empathy_judge.calibration.comparison.rated_models import compare_sheet
 from empathy_judge.calibration.pairing import pair
 from empathy_judge.calibration.shares.model_table import fit_models, rated_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.records import Exchange, Rating, judgment_of
 from empathy_judge.data.tables import write_rows
 

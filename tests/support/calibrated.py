@@ -4,8 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from empathy_judge.calibration.fit import CalibrationReport, calibrate_judged
-from empathy_judge.calibration.inputs import CalibrationOptions
+from empathy_judge.calibration.fit import CalibrationOptions, CalibrationReport, calibrate
 from empathy_judge.data.judgments import Judged, judgment_of_row
 from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 
@@ -72,7 +71,7 @@ def _unscored(judgment: Judgment, reason: str) -> Judgment:
 def calibrate_world(world: World) -> CalibrationReport:
     """Calibrate the first judge of a world, with few draws."""
     judges, ratings, exchanges = world
-    return calibrate_judged(judges, ratings, exchanges=exchanges, options=CalibrationOptions(draws=40))
+    return calibrate(judges, ratings, exchanges=exchanges, options=CalibrationOptions(draws=40))
 
 
 @cache
@@ -101,7 +100,7 @@ def on_five_levels() -> CalibrationReport:
         for item in exchanges.values()
     )
     options = CalibrationOptions(scale=scale, draws=40)
-    return calibrate_judged([Judged(name="tool", judgments=judgments)], ratings, options=options)
+    return calibrate([Judged(name="tool", judgments=judgments)], ratings, options=options)
 
 
 @cache
@@ -110,4 +109,4 @@ def single_rating() -> CalibrationReport:
     judges, ratings, _ = make_world()
     one = Judged(name="tiny", judgments=judges[0].judgments[1:2])
     rated = [item for item in ratings if item.id == one.judgments[0].id]
-    return calibrate_judged([one], rated, options=CalibrationOptions(draws=40))
+    return calibrate([one], rated, options=CalibrationOptions(draws=40))
