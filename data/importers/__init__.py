@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.importers import external_sets, rated_conversations, rated_replies
+from empathy_judge.data.importers import rated_conversations, rated_replies
 from empathy_judge.data.importers.intake import Imported, Intake
 
 Importer = Callable[[Intake], None]
@@ -46,6 +46,6 @@ SOURCES: Final[Mapping[str, Importer]] = {
     "esconv": rated_conversations.import_esconv,
     "dep": rated_conversations.import_dstc9,
     "mental-align": rated_replies.import_mental_align,
-    "resort": external_sets.import_resort,
-    "empo": external_sets.import_empo,
+    "resort": rated_replies.import_resort,
+    "empo": rated_replies.import_empo,
 }

@@ -1,6 +1,5 @@
-"""What an importer takes in from a public dataset: records, and what it set aside and why."""
+"""The records that an importer reads from a public dataset, and what it set aside with the reason."""
 
-import ast
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ Scale = tuple[float, float]
 
 
 class SetAside(NamedTuple):
-    """Something a dataset holds that became no record, or only part of one: where, and why."""
+    """A part of a dataset that became no record, or an incomplete one: where, and why."""
 
     place: str
     reason: str
@@ -27,7 +26,7 @@ class SetAside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All that a dataset gave; ratings may outnumber exchanges where a dataset is published without texts."""
+    """The records of a dataset; one published without texts has ratings without exchanges."""
 
     exchanges: tuple[Exchange, ...]
     ratings: tuple[Rating, ...]
@@ -39,7 +38,7 @@ class BadCell(Exception):
 
 
 class Intake:
-    """Gathers records from the files under one path; what is already there is taken once."""
+    """A collection of records from the files under one path, each of them once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +47,7 @@ class Intake:
         self._set_aside: list[SetAside] = []
 
     def find_files(self, *names: str) -> list[Path]:
-        """The path itself where it is a file; else those of the named files that lie in the folder."""
+        """Return the path itself where it is a file; else those of the named files that are in the folder."""
         if not self.path.exists():
             raise UserError(f"{self.path}: no such file or folder")
         if not self.path.is_dir():
@@ -59,7 +58,7 @@ class Intake:
         return files
 
     def rows(self, path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every row of a CSV with its place; empty cells are left out, unreadable rows set aside."""
+        """Yield every row of a CSV with its place; empty cells are left out, unreadable rows set aside."""
         require_columns(path, columns)
 
         def on_bad(bad: BadRow) -> None:
@@ -69,12 +68,12 @@ class Intake:
             yield self.place(path, line), row
 
     def place(self, path: Path, where: int | str) -> str:
-        """`file:line` or `file:key`, with the folders below the path of the import in front."""
+        """Return `file:line` or `file:key`, with the folders below the path of the import in front."""
         name = path.relative_to(self.path).as_posix() if self.path in path.parents else path.name
         return f"{name}:{where}"
 
     def set_aside(self, place: str, reason: str) -> None:
-        """Note what became no record."""
+        """Note a part that became no record."""
         self._set_aside.append(SetAside(place, reason))
 
     @contextmanager
@@ -86,7 +85,7 @@ class Intake:
             self.set_aside(place, str(problem))
 
     def add_exchange(self, exchange: Exchange, place: str) -> None:
-        """Take an exchange; one known from another file with the same texts only brings its extras."""
+        """Add an exchange; one known from another file with the same texts only adds its extra keys."""
         known, first = self._exchanges.setdefault(exchange.id, (exchange, place))
         if first == place:
             return
@@ -96,7 +95,7 @@ class Intake:
         self._exchanges[exchange.id] = (replace(known, extra={**exchange.extra, **known.extra}), first)
 
     def add_rating(self, rating: Rating, place: str) -> None:
-        """Take a rating; the same one in another file is no second rating."""
+        """Add a rating; the same one in another file is no second rating."""
         key = (rating.id, rating.rater, rating.dimension)
         known, first = self._ratings.setdefault(key, (rating, place))
         if first != place and (known.rating != rating.rating or _is_same_file(first, place)):
@@ -108,7 +107,7 @@ class Intake:
     def rate(
         self, place: str, row: Mapping[str, Any], column: str, scale: Scale, **fields: Any
     ) -> float | None:
-        """Take the rating in a cell, with these other fields, and return it; None where it was set aside."""
+        """Add the rating in a cell, with these other fields, and return it; None where it was set aside."""
         with self.setting_aside(place):
             score = read_score(row, column, scale)
             self.add_rating(Rating(rating=score, **fields), place)
@@ -116,11 +115,11 @@ class Intake:
         return None
 
     def has_exchange(self, identity: str) -> bool:
-        """Whether the texts of a rated id were found."""
+        """Return whether the texts of a rated id were found."""
         return identity in self._exchanges
 
     def finish(self) -> Imported:
-        """All that was taken in; a dataset that gave nothing at all is the wrong dataset."""
+        """Return the records; refuse a dataset that has none."""
         if not self._exchanges and not self._ratings:
             first = f"; first problem: {': '.join(self._set_aside[0])}" if self._set_aside else ""
             raise UserError(f"{self.path}: no row could be imported{first}")
@@ -132,7 +131,7 @@ class Intake:
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON file that holds one list of them."""
+    """Return the objects of a JSON file that holds one list of them."""
     try:
         objects = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
@@ -143,7 +142,7 @@ def read_objects(path: Path) -> list[dict[str, Any]]:
 
 
 def read_header(path: Path) -> list[str]:
-    """The column names of a CSV."""
+    """Return the column names of a CSV."""
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     if path.suffix.lower() != ".csv":
@@ -163,7 +162,7 @@ def require_columns(path: Path, columns: Sequence[str]) -> None:
 
 
 def read_text(row: Mapping[str, Any], column: str) -> str:
-    """A text without the white space around it; EmpatheticDialogues writes its commas as `_comma_`."""
+    """Return a text without outer white space; EmpatheticDialogues writes its commas as `_comma_`."""
     value = row.get(column)
     text = "" if value is None else str(value).replace("_comma_", ",").strip()
     if not text:
@@ -172,7 +171,7 @@ def read_text(row: Mapping[str, Any], column: str) -> str:
 
 
 def read_score(row: Mapping[str, Any], column: str, scale: Scale, *, whole: bool = False) -> float:
-    """A number on a scale; means of several raters are on it too, unless `whole` is asked for."""
+    """Return a number on a scale; with `whole`, not a mean of several raters."""
     text = read_text(row, column)
     try:
         score = float(text)
@@ -183,23 +182,6 @@ def read_score(row: Mapping[str, Any], column: str, scale: Scale, *, whole: bool
     if not low <= score <= high or (whole and score != math.floor(score)):
         raise BadCell(f"{column}: {text} is not on the scale {low:g}-{high:g}")
     return score
-
-
-def read_teq(row: Mapping[str, Any], column: str) -> int:
-    """A rater's score on the Toronto Empathy Questionnaire: 16 items of 0 to 4."""
-    return int(read_score(row, column, (0, 64), whole=True))
-
-
-def read_list(row: Mapping[str, Any], column: str) -> list[Any]:
-    """A list written as a Python literal; nothing in it is run."""
-    text = read_text(row, column)
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        value = None
-    if not isinstance(value, list):
-        raise BadCell(f"{column}: {text[:40]!r} is not a list")
-    return value
 
 
 def _is_same_file(place: str, other: str) -> bool:

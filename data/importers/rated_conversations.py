@@ -19,7 +19,6 @@ from empathy_judge.data.importers.intake import (
     read_header,
     read_objects,
     read_score,
-    read_teq,
     read_text,
 )
 from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER, party_of
@@ -68,7 +67,7 @@ PEOPLE: Final[dict[str, Scale]] = {
 
 
 def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]:
-    """The turns of a "Seeker: … / Supporter: …" text; a line without a name continues the previous turn.
+    """Return the turns of a "Seeker: … / Supporter: …" text; a line without a name continues a turn.
 
     >>> [turn.speaker for turn in parse_transcript("Seeker: I lost.\\nSupporter: Oh no.\\nWhat happened?")]
     ['speaker', 'listener']
@@ -85,7 +84,7 @@ def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]
 
 
 def parse_chat_log(text: str) -> list[Turn]:
-    """The turns of "- " lines, the user's first; a line without the dash continues the previous turn."""
+    """Return the turns of "- " lines, the user's first; a line without the dash continues a turn."""
     turns: list[list[str]] = []
     for line in text.split("\n"):
         if line.startswith("- ") or line == "-":
@@ -110,7 +109,7 @@ def exchange_of(
     emotion: str | None = None,
     extra: Mapping[str, Any],
 ) -> Exchange:
-    """The exchange a conversation ends in; turns after the last response are stored under `after`."""
+    """Return the exchange that a conversation ends in; later turns are stored under `after`."""
     # Turns with a text, the ones of one person in a row made one: speaker and listener alternate.
     runs = groupby((turn for turn in turns if turn.text), key=lambda turn: turn.speaker)
     spoken = [Turn(speaker=who, text="\n".join(turn.text for turn in run)) for who, run in runs]
@@ -120,8 +119,6 @@ def exchange_of(
     kept = dict(extra)
     if after := spoken[last + 1 :]:
         kept["after"] = [asdict(turn) for turn in after]
-    if empty := sum(not turn.text for turn in turns):
-        kept["empty_turns"] = empty
     return Exchange(
         id=identity,
         prompt=spoken[last - 1].text,
@@ -181,16 +178,13 @@ def _corpus_exchange(row: Mapping[str, Any], name: str) -> Exchange:
         turns = parse_transcript(read_text(row, "full_conversation"))
     if turns and turns[0].text == situation:
         turns = turns[1:]  # shown to raters as a first turn, though the listener never saw it
-    extra = {"dataset": name, "dialog_id": identity}
-    if "rp_id" in row:
-        extra["rp_id"] = row["rp_id"]
     return exchange_of(
         f"{name}/{identity}",
         turns,
         model="human",
         situation=situation,
         emotion=row.get("context"),
-        extra=extra,
+        extra={"dataset": name, "dialog_id": identity},
     )
 
 
@@ -213,7 +207,7 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
 
 
 def import_ieval(intake: Intake) -> None:
-    """Short dialogues with four chatbots, each worker rating all four on the same situations."""
+    """Read short dialogues with four chatbots, each worker rating all four on the same situations."""
     (file,) = intake.find_files("ieval_data.json")
     for number, worker in enumerate(read_objects(file)):
         for sentiment in ("positive", "negative"):
@@ -251,16 +245,13 @@ def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], 
             scores[dimension] = read_score(dialogue, dimension, scale)
     if {"EU", "ER"} <= set(scores):
         scores["empathy"] = (scores["EU"] + scores["ER"]) / 2
-    extra: dict[str, Any] = {"model": model}
-    with intake.setting_aside(place):
-        extra["rater_teq"] = read_teq(worker, "TEQ_agg")
+    about = {"id": identity, "rater": rater, "batch": rater, "extra": {"model": model}}
     for dimension, score in scores.items():
-        rating = Rating(id=identity, rater=rater, rating=score, batch=rater, dimension=dimension, extra=extra)
-        intake.add_rating(rating, place)
+        intake.add_rating(Rating(rating=score, dimension=dimension, **about), place)
 
 
 def import_esconv(intake: Intake) -> None:
-    """Talks that failed the authors' checks and talks they accepted; all scores are the seeker's, 1-5.
+    """Read talks that failed the authors' checks and talks they accepted; all scores are the seeker's, 1-5.
 
     An exchange is a talk (id `<failed|accepted>/<number>`) or the end of a stretch that got stars (id
     `…/turn-<n>`, dimension `turn`). Stars are at a turn of the seeker and rate what the listener said
@@ -275,7 +266,7 @@ def import_esconv(intake: Intake) -> None:
 
 
 def _esconv_talk(talk: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The talk itself; one file has each of its talks inside a JSON string `text`."""
+    """Return the talk itself; one file has each of its talks inside a JSON string `text`."""
     if "dialog" in talk:
         return talk
     try:
@@ -320,7 +311,7 @@ def _take_esconv_talk(intake: Intake, place: str, identity: str, talk: Mapping[s
 
 
 def _read_esconv_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Turn], list[tuple[int, float]]]:
-    """The turns, and the stars, each with the number of turns before it."""
+    """Return the turns, and the stars, each with the number of turns before it."""
     if not isinstance(dialog, list) or not all(isinstance(turn, dict) for turn in dialog):
         raise BadCell("dialog: not a list of turns")
     turns: list[Turn] = []
@@ -338,7 +329,7 @@ def _read_esconv_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Tu
 
 
 def import_dstc9(intake: Intake) -> None:
-    """DSTC9 (DEP's table): the means of people's ratings of a talk, and a GPT's word on it.
+    """Read DSTC9 (DEP's table): the means of people's ratings of a talk, and a GPT's.
 
     Some turns are empty in the published file, of both parties. They are left out, so that what one party
     says before and after becomes one turn; a bot's opening without a turn before it stays in `dialogue`.

@@ -1,23 +1,29 @@
-"""Datasets of single replies: the crowd study, EmpatheticExchanges, EPITOME and MentalAlign."""
+"""Datasets of single replies: the crowd study, EmpatheticExchanges, EPITOME, MentalAlign, RESORT and EmPO.
+
+No judge is trained on RESORT and EmPO.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from empathy_judge.data.importers.intake import (
+    BadCell,
     Intake,
     read_header,
-    read_list,
+    read_objects,
     read_score,
-    read_teq,
     read_text,
     require_columns,
 )
+from empathy_judge.data.importers.rated_conversations import exchange_of
 from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
 from empathy_judge.data.records import Exchange, Rating, Turn
 
 STUDY_SCALE = (1, 3)
+EMPO_SCALES = ("Dim1", "Dim2", "Dim3", "Dim4")
 EPITOME_DIMENSIONS: Final = ("emotional_reactions", "explorations", "interpretations")
 ARMS: Final = {
     "human": "human",
@@ -27,93 +33,69 @@ ARMS: Final = {
     "gemini_empathy": "gemini-1.0-pro",
     "mixtral_empathy": "mixtral-8x7b-instruct",
 }
-# Published as a copy of `miti_chatgpt`, row by row: they are the codes of other replies.
-COPIED_CODES: Final = {"miti_chatgpt_empathy": "miti_chatgpt"}
 
 
 def import_empathy_study(intake: Intake) -> None:
-    """The crowd study: one CSV, or its folder; a model that is in both of its files is read once."""
+    """Read the crowd study: one CSV, or its folder; a model that is in both of its files is read once."""
     for table in intake.find_files("dataset.csv", "dataset_and_ratings.csv"):
-        header = read_header(table)
         kinds = ("response_", "rating_", "annotator_")  # the model's name follows one of them
-        starts = ((column, kind) for column in header for kind in kinds if column.startswith(kind))
+        starts = (
+            (column, kind) for column in read_header(table) for kind in kinds if column.startswith(kind)
+        )
         arms = list(dict.fromkeys(column.removeprefix(kind) for column, kind in starts))
         if not arms:
             require_columns(table, ["response_…"])
-        for copy, original in COPIED_CODES.items():
-            if copy in header:
-                intake.set_aside(intake.place(table, copy), f"a copy of {original}, left out")
         columns = ["part_no", "dialog_id", "emotion", "sentiment", "situation", "speaker_uttr"]
         needed = [f"{kind}_{arm}" for arm in arms for kind in ("response", "rating", "annotator")]
         for place, row in intake.rows(table, columns + needed):
             for arm in arms:
                 with intake.setting_aside(place):
-                    intake.add_exchange(_study_exchange(intake, place, row, arm), place)
+                    intake.add_exchange(_study_exchange(row, arm), place)
                 with intake.setting_aside(place):
-                    intake.add_rating(_study_rating(intake, place, row, arm), place)
+                    identity, rater = _study_id(row, arm), read_text(row, f"annotator_{arm}")
+                    score = read_score(row, f"rating_{arm}", STUDY_SCALE, whole=True)
+                    batch = read_text(row, "part_no")
+                    rating = Rating(id=identity, rater=rater, rating=score, batch=batch)
+                    intake.add_rating(rating, place)
 
 
-def _study_exchange(intake: Intake, place: str, row: Mapping[str, Any], arm: str) -> Exchange:
-    dialog, model = read_text(row, "dialog_id"), ARMS.get(arm, arm)
-    extra: dict[str, Any] = {
-        "dialog_id": dialog,
-        "batch": read_text(row, "part_no"),
-        "sentiment": read_text(row, "sentiment"),
-    }
-    codes = f"miti_{arm}"
-    if codes in row and codes not in COPIED_CODES:
-        with intake.setting_aside(place):
-            extra["miti"] = read_list(row, codes)
+def _study_id(row: Mapping[str, Any], arm: str) -> str:
+    return f"{read_text(row, 'dialog_id')}/{ARMS.get(arm, arm)}"
+
+
+def _study_exchange(row: Mapping[str, Any], arm: str) -> Exchange:
+    extra = {"dialog_id": "dialog_id", "batch": "part_no", "sentiment": "sentiment"}
     return Exchange(
-        id=f"{dialog}/{model}",
+        id=_study_id(row, arm),
         prompt=read_text(row, "speaker_uttr"),
         response=read_text(row, f"response_{arm}"),
-        model=model,
+        model=ARMS.get(arm, arm),
         situation=read_text(row, "situation"),
         emotion=read_text(row, "emotion"),
-        extra=extra,
-    )
-
-
-def _study_rating(intake: Intake, place: str, row: Mapping[str, Any], arm: str) -> Rating:
-    extra: dict[str, Any] = {}
-    optional = {"rater_teq": ("empathy_propensity", read_teq), "rater_teq_items": ("empathy_arr", read_list)}
-    for name, (kind, read) in optional.items():
-        if (column := f"{kind}_{arm}") in row:
-            with intake.setting_aside(place):
-                extra[name] = read(row, column)
-    return Rating(
-        id=f"{read_text(row, 'dialog_id')}/{ARMS.get(arm, arm)}",
-        rater=read_text(row, f"annotator_{arm}"),
-        rating=read_score(row, f"rating_{arm}", STUDY_SCALE, whole=True),
-        batch=read_text(row, "part_no"),
-        extra=extra,
+        extra={name: read_text(row, column) for name, column in extra.items()},
     )
 
 
 def import_empathy_study_ratings(intake: Intake) -> None:
-    """All ratings of the crowd study without their texts; comparisons of models need no more."""
+    """Read all ratings of the crowd study without their texts; comparisons of models need no more."""
     (table,) = intake.find_files("ratings-without-texts.csv")
-    columns = ["dialog_id", "batch", "emotion", "sentiment", "system", "rater", "rater_teq", "rating"]
+    columns = ["dialog_id", "batch", "emotion", "sentiment", "system", "rater", "rating"]
     for place, row in intake.rows(table, columns):
-        extra: dict[str, Any] = {}
         with intake.setting_aside(place):
-            extra["rater_teq"] = read_teq(row, "rater_teq")
-        with intake.setting_aside(place):
-            model = read_text(row, "system")
-            extra |= {"model": model, "dialog_id": read_text(row, "dialog_id")}
+            model, dialog = read_text(row, "system"), read_text(row, "dialog_id")
+            about = {key: read_text(row, key) for key in ("dialog_id", "emotion", "sentiment")}
             rating = Rating(
-                id=f"{extra['dialog_id']}/{model}",
+                id=f"{dialog}/{model}",
                 rater=read_text(row, "rater"),
                 rating=read_score(row, "rating", STUDY_SCALE, whole=True),
                 batch=read_text(row, "batch"),
-                extra=extra | {key: read_text(row, key) for key in ("emotion", "sentiment")},
+                extra={"model": model} | about,
             )
             intake.add_rating(rating, place)
 
 
 def import_empathetic_exchanges(intake: Intake) -> None:
-    """Human replies rated 1-5; the earlier exchanges of a conversation are its dialogue."""
+    """Read human replies rated 1-5; the earlier exchanges of a conversation are its dialogue."""
     (table,) = intake.find_files("EmpatheticExchanges_5ES.csv")
     columns = ["conv_id", "exchange_number", "context", "prompt", "empathy"]
     conversations: dict[str, list[tuple[int, str, dict[str, Any]]]] = {}
@@ -143,14 +125,14 @@ def import_empathetic_exchanges(intake: Intake) -> None:
 
 
 def import_epitome(intake: Intake) -> None:
-    """EPITOME: levels 0-2 of a reply to a post, one dimension a file, or all three in one wide file.
+    """Read EPITOME: levels 0-2 of a reply to a post, one dimension a file, or all three in one wide file.
 
     A reply that is in a file twice was annotated twice: the raters are `expert`, `expert-2` and so on.
     `empathy` is the sum of an annotator's three levels, 0-6. The files differ in the white space of some
     texts: the first file's is used.
     """
     columns = ["sp_id", "rp_id", "seeker_post", "response_post"]
-    levels_given: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    given: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     words: dict[str, list[str]] = {}
     path = intake.path
     for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
@@ -165,31 +147,24 @@ def import_epitome(intake: Intake) -> None:
                 for column, dimension in levels.items():
                     time = times[identity, dimension] + 1
                     rater = "expert" if time == 1 else f"expert-{time}"
-                    spans = str(row.get(column.replace("level", "rationales", 1), "")).split("|")
-                    rationales = [span.strip() for span in spans if span.strip()]
                     about = {"id": identity, "rater": rater, "dimension": dimension}
-                    extra = {"rationales": rationales} if rationales else {}
-                    if (level := intake.rate(place, row, column, (0, 2), **about, extra=extra)) is not None:
+                    if (level := intake.rate(place, row, column, (0, 2), **about)) is not None:
                         times[identity, dimension] = time
-                        levels_given[identity, rater][dimension] = level
-                exchange = Exchange(
-                    id=identity,
-                    prompt=read_text(row, "seeker_post"),
-                    response=read_text(row, "response_post"),
-                    model="human",
-                )
-                said = [*exchange.prompt.split(), "", *exchange.response.split()]
+                        given[identity, rater][dimension] = level
+                prompt, response = read_text(row, "seeker_post"), read_text(row, "response_post")
+                said = [*prompt.split(), "", *response.split()]
                 if words.get(identity) != said:
+                    exchange = Exchange(id=identity, prompt=prompt, response=response, model="human")
                     intake.add_exchange(exchange, place)
                 words.setdefault(identity, said)
-    for (identity, rater), given in levels_given.items():
-        if set(EPITOME_DIMENSIONS) <= set(given):
-            total = sum(given[name] for name in EPITOME_DIMENSIONS)
+    for (identity, rater), of_rater in given.items():
+        if set(EPITOME_DIMENSIONS) <= set(of_rater):
+            total = sum(of_rater[name] for name in EPITOME_DIMENSIONS)
             intake.add_rating(Rating(id=identity, rater=rater, rating=total), identity)
 
 
 def _find_levels(table: Path) -> dict[str, str]:
-    """The columns with levels, each with its dimension; a lone `level` is named by its file."""
+    """Return the columns with levels, each with its dimension; a lone `level` is named by its file."""
     header = read_header(table)
     if "level" in header:
         stem = table.stem.replace("-", "_")
@@ -201,7 +176,7 @@ def _find_levels(table: Path) -> dict[str, str]:
 
 
 def import_mental_align(intake: Intake) -> None:
-    """Scores of ten systems' replies by an expert and four language models; published without texts."""
+    """Read scores of ten systems' replies by an expert and four language models; published without texts."""
     (table,) = intake.find_files("scores.csv")
     keys = ["context", "system", "attribute"]
     raters = [column for column in read_header(table) if column not in keys]
@@ -213,3 +188,57 @@ def import_mental_align(intake: Intake) -> None:
                 about = {"id": identity, "rater": rater, "dimension": dimension}
                 extra = {"model": model} | ({"rater_kind": "ai"} if rater != "human" else {})
                 intake.rate(place, row, rater, (1, 5), **about, extra=extra)
+
+
+def import_resort(intake: Intake) -> None:
+    """Read RESORT: long replies to Reddit posts, the empathy of each rated 1-5 by two psychologists."""
+    (file,) = intake.find_files("resort.json")
+    for number, row in enumerate(read_objects(file)):
+        place = intake.place(file, number)
+        with intake.setting_aside(place):
+            columns = [row.get(f"human_eval_annotation_{rater}") for rater in (1, 2)]
+            annotations = [value for value in columns if isinstance(value, dict)]
+            if len(annotations) < 2:
+                raise BadCell("human_eval_annotation_1, human_eval_annotation_2: expected two objects")
+            post = read_text(row, "Reddit ID")
+            identity = f"{post}/{read_text(annotations[0], 'id')}"  # a source may reply to a post twice
+            for annotation in annotations:
+                rater = f"expert-{read_text(annotation, 'annotator')}"
+                intake.rate(place, annotation, "empathy", (1, 5), id=identity, rater=rater)
+            exchange = Exchange(
+                id=identity,
+                prompt=read_text(row, "Reddit Post"),
+                response=read_text(row, "reappraisal_response"),
+                model=read_text(row, "model"),
+                extra={"dialog_id": post},
+            )
+            intake.add_exchange(exchange, place)
+
+
+def import_empo(intake: Intake) -> None:
+    """Read EmPO: replies of five systems, each rated by three people on four scales of 0-100, as a mean.
+
+    Texts are read from `chat_cut` and `gens`: `tidy_chat` of `human_targets` repeats the reply of
+    `zephyr_dpo`.
+    """
+    (table,) = intake.find_files("empo.csv")
+    columns = ["ED_index", "model", "annotator", "emotions", "chat_cut", "gens"]
+    for place, row in intake.rows(table, [*columns, *EMPO_SCALES]):
+        with intake.setting_aside(place):
+            dialog, model = read_text(row, "ED_index"), read_text(row, "model")
+            identity = f"{dialog}/{model}"
+            score = fmean(read_score(row, scale, (0, 100)) for scale in EMPO_SCALES)
+            rating = Rating(id=identity, rater=read_text(row, "annotator"), rating=score)
+            intake.add_rating(rating, place)
+            if intake.has_exchange(identity):
+                continue
+            texts = [*read_text(row, "chat_cut").split("\n"), read_text(row, "gens")]
+            if len(texts) % 2:
+                raise BadCell("chat_cut: an even number of turns: the speaker's would not be the last")
+            turns = [
+                Turn(speaker=(SPEAKER, LISTENER)[turn % 2], text=text.strip())
+                for turn, text in enumerate(texts)
+            ]
+            emotion, extra = read_text(row, "emotions"), {"dialog_id": dialog}
+            exchange = exchange_of(identity, turns, model=model, emotion=emotion, extra=extra)
+            intake.add_exchange(exchange, place)

@@ -16,7 +16,7 @@ from empathy_judge.data.importers import SOURCES, import_source
 from empathy_judge.data.importers.intake import Imported, SetAside
 from empathy_judge.data.importers.rated_conversations import PEOPLE, exchange_of, parse_transcript
 from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
-from empathy_judge.data.records import LABELS, Turn
+from empathy_judge.data.records import LABELS, Exchange, Rating, Turn
 from empathy_judge.data.tables import read_exchanges, read_ratings, write_rows
 from empathy_judge.training.rated_sets import EXTERNAL_SETS
 
@@ -41,51 +41,37 @@ def study_row(number: int = 1, arms: tuple[str, ...] = ("human", "chatgpt_empath
         "situation": " My kite won_comma_ twice ",
         "speaker_uttr": "  Our kite won_comma_ can you believe it? ",
     }
-    for place, arm in enumerate(arms):
-        row |= {
-            f"annotator_{arm}": f"r{place}",
-            f"response_{arm}": f"Well done_comma_ {arm}!",
-            f"rating_{arm}": place % 3 + 1,
-            f"empathy_propensity_{arm}": 40 + place,
-            f"empathy_arr_{arm}": "[1, -2, 0]",
-        }
+    for at, arm in enumerate(arms):
+        row |= {f"annotator_{arm}": f"r{at}", f"rating_{arm}": at % 3 + 1}
+        row |= {f"response_{arm}": f"Well done_comma_ {arm}!"}
     return row | changes
 
 
 def test_study_arms_become_models_with_clean_texts(tmp_path):
     imported = import_source("empathy-study", write_csv(tmp_path / "dataset.csv", [study_row()]))
-    exchange = by_id(imported)["d1/gpt-4"]
-    assert (exchange.prompt, exchange.response) == (
-        "Our kite won, can you believe it?",
-        "Well done, chatgpt_empathy!",
+    exchange, rating = by_id(imported)["d1/gpt-4"], imported.ratings[1]
+    assert exchange == Exchange(
+        id="d1/gpt-4",
+        prompt="Our kite won, can you believe it?",
+        response="Well done, chatgpt_empathy!",
+        model="gpt-4",
+        situation="My kite won, twice",
+        emotion="proud",
+        extra={"dialog_id": "d1", "batch": "7", "sentiment": "positive"},
     )
-    assert (exchange.situation, exchange.emotion, exchange.model) == ("My kite won, twice", "proud", "gpt-4")
-    assert exchange.extra == {"dialog_id": "d1", "batch": "7", "sentiment": "positive"}
-    rating = imported.ratings[1]
-    assert (rating.id, rating.rater, rating.rating, rating.batch) == ("d1/gpt-4", "r1", 2.0, "7")
-    assert rating.extra == {"rater_teq": 41, "rater_teq_items": [1, -2, 0]}
+    assert rating == Rating(id="d1/gpt-4", rater="r1", rating=2.0, batch="7")
     assert imported.set_aside == ()
 
 
-def test_study_folder_takes_a_shared_arm_once_and_all_codes_but_the_copied_ones(tmp_path):
+def test_study_folder_takes_a_shared_arm_once_and_reports_what_disagrees(tmp_path):
     write_csv(tmp_path / "dataset.csv", [study_row(arms=("human", "chatgpt_empathy", "llama_empathy"))])
-    codes = {f"miti_{arm}": "['Affirm']" for arm in ("human", "chatgpt", "chatgpt_empathy")}
-    second = study_row(arms=("human", "chatgpt_empathy", "chatgpt"), **codes)
-    write_csv(tmp_path / "dataset_and_ratings.csv", [second])
+    changed = study_row(
+        arms=("human", "chatgpt_empathy", "chatgpt"), response_human="Something else.", rating_human=3
+    )
+    write_csv(tmp_path / "dataset_and_ratings.csv", [changed])
     imported = import_source("empathy-study", tmp_path)
     assert set(by_id(imported)) == {"d1/human", "d1/gpt-4", "d1/llama-2-70b-chat", "d1/gpt-4-plain"}
-    assert len(imported.ratings) == 4
-    coded = {exchange.model for exchange in imported.exchanges if exchange.extra.get("miti") == ["Affirm"]}
-    assert coded == {"human", "gpt-4-plain"}
-    assert [item.place for item in imported.set_aside] == ["dataset_and_ratings.csv:miti_chatgpt_empathy"]
-
-
-def test_study_files_that_disagree_are_reported(tmp_path):
-    write_csv(tmp_path / "dataset.csv", [study_row(arms=("human",))])
-    other = study_row(arms=("human",), response_human="Something else.", rating_human=3)
-    write_csv(tmp_path / "dataset_and_ratings.csv", [other])
-    imported = import_source("empathy-study", tmp_path)
-    assert (len(imported.exchanges), len(imported.ratings)) == (1, 1)
+    assert len(imported.ratings) == 4 and by_id(imported)["d1/human"].response == "Well done, human!"
     assert imported.set_aside == (
         SetAside("dataset_and_ratings.csv:2", "id: 'd1/human' is already at dataset.csv:2"),
         SetAside(
@@ -112,9 +98,6 @@ def test_parts_of_a_dataset_in_several_folders_are_read_as_one(tmp_path):
         ({"rating_human": 2.5}, "rating_human: 2.5 is not on the scale 1-3", 2, 1),
         ({"rating_human": "nan"}, "rating_human: nan is not on the scale 1-3", 2, 1),
         ({"response_human": " "}, "response_human: empty", 1, 2),
-        ({"empathy_arr_human": "[1, 2"}, "empathy_arr_human: '[1, 2' is not a list", 2, 2),
-        ({"empathy_arr_human": "open('x')"}, "empathy_arr_human: \"open('x')\" is not a list", 2, 2),
-        ({"empathy_propensity_human": "high"}, "empathy_propensity_human: 'high' is not a number", 2, 2),
     ],
 )
 def test_a_bad_cell_is_set_aside_with_file_line_and_field(tmp_path, change, reason, exchanges, ratings):
@@ -141,25 +124,12 @@ def test_a_file_of_another_kind_is_refused_by_what_it_lacks(tmp_path):
 
 def test_study_ratings_need_no_texts(tmp_path):
     row = {"dialog_id": "d1", "batch": 3, "emotion": "sad", "sentiment": "negative", "system": "gpt-4"}
-    rows = [
-        row | {"rater": "r1", "rater_teq": 44, "rating": 3},
-        row | {"rater": "r2", "rater_teq": "", "rating": 0},
-    ]
+    rows = [row | {"rater": "r1", "rating": 3}, row | {"rater": "r2", "rating": 0}]
     imported = import_source("empathy-study-ratings", write_csv(tmp_path / "x.csv", rows))
-    (rating,) = imported.ratings
-    assert (rating.id, rating.rater, rating.rating, rating.batch) == ("d1/gpt-4", "r1", 3.0, "3")
-    assert rating.extra == {
-        "model": "gpt-4",
-        "dialog_id": "d1",
-        "emotion": "sad",
-        "sentiment": "negative",
-        "rater_teq": 44,
-    }
-    assert imported.exchanges == ()
-    assert [reason for _, reason in imported.set_aside] == [
-        "rater_teq: empty",
-        "rating: 0 is not on the scale 1-3",
-    ]
+    about = {"model": "gpt-4", "dialog_id": "d1", "emotion": "sad", "sentiment": "negative"}
+    rating = Rating(id="d1/gpt-4", rater="r1", rating=3.0, batch="3", extra=about)
+    assert (imported.ratings, imported.exchanges) == ((rating,), ())
+    assert [reason for _, reason in imported.set_aside] == ["rating: 0 is not on the scale 1-3"]
 
 
 # --- conversations
@@ -176,7 +146,7 @@ def test_a_transcript_ends_in_its_last_reply_and_loses_nothing():
         Turn(speaker=SPEAKER, text="One.\nTwo."),
         Turn(speaker=LISTENER, text="Three,\nstill three."),
     )
-    assert exchange.extra == {"after": [{"speaker": "speaker", "text": "Six."}], "empty_turns": 2}
+    assert exchange.extra == {"after": [{"speaker": "speaker", "text": "Six."}]}
 
 
 def judging_folder(tmp_path: Path) -> Path:
@@ -241,7 +211,6 @@ def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
         "Brave of you.",
     )
     assert (first.emotion, first.dialogue) == ("lonely", ())
-    assert exchanges["epitome/s1"].extra["rp_id"] == "a1"
     assert exchanges["lend_an_ear/c1"].response == "Oh dear."
 
     assert set(imported.set_aside) == {
@@ -268,7 +237,7 @@ def ieval_file(tmp_path: Path, **changes) -> Path:
     scene = {"conv_id": "d9", "emotion": "proud", "prompt": "baking "}
     scene |= {bot: dialogue for bot in ("Pink", "Purple", "Yellow")} | {"Green": dialogue | changes}
     path = tmp_path / "ieval_data.json"
-    path.write_text(json.dumps([{"TEQ_agg": 47, "positive": scene, "negative": scene}, {"negative": scene}]))
+    path.write_text(json.dumps([{"positive": scene, "negative": scene}, {"negative": scene}]))
     return path
 
 
@@ -285,7 +254,7 @@ def test_ieval_dialogues_and_ratings(tmp_path):
         SetAside("ieval_data.json:worker-1/positive", "the file has no such situation for this worker")
         in imported.set_aside
     )
-    assert imported.ratings[0].extra == {"model": "ieval-pink", "rater_teq": 47}
+    assert imported.ratings[0].extra == {"model": "ieval-pink"}
 
 
 @pytest.mark.parametrize(
@@ -389,13 +358,6 @@ def test_dstc9_talks_have_no_empty_turn_and_one_scale(tmp_path):
     assert [item.reason.split(":")[0] for item in imported.set_aside] == ["diverse", "context"]
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[1]"])
-def test_ieval_of_another_shape_is_refused(tmp_path, text):
-    (tmp_path / "ieval_data.json").write_text(text)
-    with pytest.raises(UserError, match=r"not JSON|expected a list"):
-        import_source("ieval", tmp_path)
-
-
 # --- single replies
 
 
@@ -434,11 +396,11 @@ POSTS = {
 
 
 def test_epitome_folder_has_one_dimension_a_file(tmp_path):
-    write_csv(tmp_path / "emotional-reactions-reddit.csv", [POSTS | {"level": 2, "rationales": "Ouch.|"}])
-    write_csv(tmp_path / "explorations-reddit.csv", [POSTS | {"level": 1, "rationales": ""}])
+    write_csv(tmp_path / "emotional-reactions-reddit.csv", [POSTS | {"level": 2}])
+    write_csv(tmp_path / "explorations-reddit.csv", [POSTS | {"level": 1}])
     write_csv(
         tmp_path / "mine.csv",
-        [POSTS | {"level": 3, "rationales": ""}, POSTS | {"level": 0, "rationales": ""}],
+        [POSTS | {"level": 3}, POSTS | {"level": 0}],
     )
     write_csv(tmp_path / "other.csv", [{"colour": "red"}])
     imported = import_source("epitome", tmp_path)
@@ -448,7 +410,6 @@ def test_epitome_folder_has_one_dimension_a_file(tmp_path):
         ("s1/a1", "expert", "explorations"): 1.0,
         ("s1/a1", "expert", "empathy"): 0.0,
     }
-    assert imported.ratings[0].extra == {"rationales": ["Ouch."]}
     assert [item.place for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
 
 
@@ -466,17 +427,12 @@ def test_epitome_sums_each_annotation_and_minds_no_white_space(tmp_path):
 
 
 def test_epitome_wide_file_has_all_dimensions(tmp_path):
-    row = POSTS | {
-        "level_explorations": 1,
-        "rationales_explorations": "Where?| |",
-        "level_interpretations": 0,
-    }
+    row = POSTS | {"level_explorations": 1, "level_interpretations": 0}
     imported = import_source("epitome", write_csv(tmp_path / "wide.csv", [row]))
     assert {(rating.dimension, rating.rating) for rating in imported.ratings} == {
         ("explorations", 1),
         ("interpretations", 0),
     }
-    assert imported.ratings[0].extra == {"rationales": ["Where?"]}
     with pytest.raises(UserError, match="expected a column 'level'"):
         import_source("epitome", write_csv(tmp_path / "x.csv", [POSTS]))
 
@@ -548,15 +504,16 @@ def test_empo_rates_a_reply_by_the_mean_of_four_scales(tmp_path):
 # --- all of them
 
 
-def test_a_missing_path_and_an_unknown_source_are_named(tmp_path):
+def test_what_cannot_be_imported_is_refused_with_the_reason(tmp_path):
     for source in SOURCES:
         with pytest.raises(UserError, match="none"):
             import_source(source, tmp_path / "none")
     with pytest.raises(UserError, match="unknown source 'poems'; known: dep, empathetic-exchanges,"):
         import_source("poems", tmp_path)
-
-
-def test_a_dataset_that_gives_nothing_is_refused_with_its_first_problem(tmp_path):
+    for text in ("{", "{}", "[1]"):
+        (tmp_path / "ieval_data.json").write_text(text)
+        with pytest.raises(UserError, match=r"not JSON|expected a list"):
+            import_source("ieval", tmp_path)
     path = write_csv(tmp_path / "x.csv", [exchange_row(1, conv_id="")])
     with pytest.raises(UserError, match=r"no row could be imported; first problem: x\.csv:2: conv_id: empty"):
         import_source("empathetic-exchanges", path)
@@ -600,30 +557,22 @@ def test_real_ratings_give_the_published_counts():
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["empathy-study", "empathy-study-sixth"])
 def test_every_response_of_the_real_study_is_imported(folder):
-    """Of each model as many as there are dialogues, with the text and the rating of its cell."""
+    """Each response of the 1,600 dialogues has the text and the rating of its cell."""
     cells = {}
     for path in sorted(dataset(folder).glob("dataset*.csv")):
         with path.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines):
-                for column in row:
-                    if column.startswith("response_"):
-                        arm = column.removeprefix("response_")
-                        cells[row["dialog_id"], arm] = (row[column], row[f"rating_{arm}"])
+                for arm in (column.removeprefix("response_") for column in row if "response_" in column):
+                    text = " ".join(row[f"response_{arm}"].replace("_comma_", ",").split())
+                    cells[row["dialog_id"], arm] = (text, int(row[f"rating_{arm}"]))
     imported = import_source("empathy-study", dataset(folder))
+    assert set(Counter(item.model for item in imported.exchanges).values()) == {1600}
     assert len(cells) == len(imported.exchanges) == len(imported.ratings) == len(by_id(imported))
-    assert len(cells) >= 1600 and set(Counter(item.model for item in imported.exchanges).values()) == {1600}
-
-    def plain(text):
-        return " ".join(text.replace("_comma_", ",").split())
-
-    imported_cells = Counter(
-        (exchange.extra["dialog_id"], plain(exchange.response), int(rating.rating))
+    ours = (
+        (exchange.extra["dialog_id"], " ".join(exchange.response.split()), int(rating.rating))
         for exchange, rating in zip(imported.exchanges, imported.ratings, strict=True)
-        if exchange.id == rating.id
     )
-    assert imported_cells == Counter(
-        (name, plain(text), int(rating)) for (name, _), (text, rating) in cells.items()
-    )
+    assert Counter(ours) == Counter((name, *cell) for (name, _), cell in cells.items())
 
 
 @pytest.mark.slow
