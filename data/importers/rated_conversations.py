@@ -245,7 +245,7 @@ def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], 
             scores[dimension] = read_score(dialogue, dimension, scale)
     if {"EU", "ER"} <= set(scores):
         scores["empathy"] = (scores["EU"] + scores["ER"]) / 2
-    about = {"id": identity, "rater": rater, "batch": rater, "extra": {"model": model}}
+    about: dict[str, Any] = {"id": identity, "rater": rater, "batch": rater, "extra": {"model": model}}
     for dimension, score in scores.items():
         intake.add_rating(Rating(rating=score, dimension=dimension, **about), place)
 
