@@ -116,7 +116,7 @@ def read_answers(
     body: Mapping[str, Any], rubric: Rubric, protocol: ProtocolName
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is given as the probability of each label and of each component."""
-    names, by_name = [rubric.dimension, *rubric.components], body.get("answers")
+    names, by_name = [rubric.dimension, *rubric.components], body.get("answers", {})
     if protocol == "decisions":  # answers in the order of the questions, levels with their labels
         if not isinstance(by_name, list) or len(by_name) != len(names):
             count = f"{len(by_name)} answers" if isinstance(by_name, list) else "no answers"
@@ -125,8 +125,7 @@ def read_answers(
             if not isinstance(answer, dict) or answer.get("name") not in (None, name):
                 raise UnusableDecision("answers are not in the order of the questions")
         by_name = dict(zip(names, by_name, strict=True))
-    overall = by_name.get(rubric.dimension) if isinstance(by_name, dict) else None
-    if not isinstance(overall, dict):
+    if not isinstance(by_name, dict) or not isinstance(overall := by_name.get(rubric.dimension), dict):
         raise UnusableDecision("no answer to the question about the whole")
     if overall.get("type") == "refusal" or overall.get("refusal"):
         raise UnusableDecision("refused")

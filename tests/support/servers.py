@@ -26,6 +26,7 @@ class Call:
     body: Any  # parsed, or None
     repeat: int  # how often the same body came before
     method: str = "POST"
+    content: bytes = b""
 
     @property
     def text(self) -> str:
@@ -46,7 +47,6 @@ class Answer:
     hang: bool = False  # send nothing until the server closes or is released
     cut: bool = False  # promise all, send half, hang up
     drip: float = 0.0  # seconds between single bytes of the body
-    drip_head: bool = False  # the same already in the headers
     delay: float = 0.0  # seconds before anything is sent
     raw: bytes | None = None  # sent instead of any HTTP
 
@@ -63,16 +63,29 @@ class _QuietServer(ThreadingHTTPServer):
         """A client that leaves early is what many tests are about."""
 
 
-class LoopbackServer:
-    """A server on a free port of this machine, there as long as its `with` block."""
+class ScriptedServer:
+    """Answers every call as `script` says and remembers it; on a free port, until its `with` block ends.
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+    >>> with ScriptedServer(lambda call: Answer(body={"path": call.path})) as server:
+    ...     server.base_url.startswith("http://127.0.0.1:")
+    True
+    """
+
+    def __init__(self, script: Script) -> None:
         self.release = Event()  # set it to let hanging calls go
-        self._server = _QuietServer(("127.0.0.1", 0), handler)
+        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.script = script
+        self.calls: list[Call] = []
+        self.most_in_flight = 0
+        self._seen: Counter[bytes] = Counter()
+        self._in_flight = 0
+        self._lock = Lock()
+        self._arrived = Event()
 
     @property
     def base_url(self) -> str:
+        """The address of the API."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -85,27 +98,8 @@ class LoopbackServer:
         self._server.server_close()
         self._thread.join(timeout=LONGEST_HANG)
 
-
-class ScriptedServer(LoopbackServer):
-    """Answers every call as `script` says and remembers it; ends with its `with` block.
-
-    >>> with ScriptedServer(lambda call: Answer(body={"path": call.path})) as server:
-    ...     server.base_url.startswith("http://127.0.0.1:")
-    True
-    """
-
-    def __init__(self, script: Script) -> None:
-        super().__init__(_handler(self))
-        self.script = script
-        self.calls: list[Call] = []
-        self.most_in_flight = 0
-        self._seen: Counter[bytes] = Counter()
-        self._in_flight = 0
-        self._lock = Lock()
-        self._arrived = Event()
-
     def wait_for_calls(self, count: int) -> None:
-        """Returns once this many calls have come."""
+        """Return once this many calls have come."""
         deadline = monotonic() + LONGEST_HANG
         while len(self.calls) < count:
             assert monotonic() < deadline, f"only {len(self.calls)} of {count} calls came"
@@ -122,14 +116,9 @@ class ScriptedServer(LoopbackServer):
             repeat = self._seen[content]
             self._seen[content] += 1
             number = len(self.calls)
-            call = Call(
-                number=number,
-                path=path,
-                headers={name.lower(): value for name, value in headers.items()},
-                body=body,
-                repeat=repeat,
-                method=method,
-            )
+            lower = {name.lower(): value for name, value in headers.items()}
+            about: dict[str, Any] = {"method": method, "content": content}
+            call = Call(number=number, path=path, headers=lower, body=body, repeat=repeat, **about)
             self.calls.append(call)
         self._arrived.set()
         return self.script(call)
@@ -170,18 +159,18 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             body = answer.body if isinstance(answer.body, bytes | str) else json.dumps(answer.body)
             content = body.encode() if isinstance(body, str) else body
             head = [f"HTTP/1.1 {answer.status} Scripted", f"Content-Length: {len(content)}"]
+            head += ["Content-Type: application/json"] if isinstance(answer.body, dict | list) else []
             head += [f"{name}: {value}" for name, value in answer.headers.items()]
             start = ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
             if answer.cut:
                 self.wfile.write(start + content[: len(content) // 2])
                 self.close_connection = True
             elif answer.drip:
-                slow = start + content if answer.drip_head else content
-                self.wfile.write(b"" if answer.drip_head else start)
-                for position in range(len(slow)):
+                self.wfile.write(start)
+                for position in range(len(content)):
                     if owner.release.wait(answer.drip):
                         break
-                    self.wfile.write(slow[position : position + 1])
+                    self.wfile.write(content[position : position + 1])
                 self.close_connection = True
             else:
                 # In one piece, else the second waits for an acknowledgement.

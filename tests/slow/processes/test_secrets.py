@@ -193,7 +193,7 @@ def test_batches_write_no_key(tmp_path: Path, home: Path, ending: str) -> None:
         server.ends_as = "failed" if ending == "failed" else "completed"
         server.errors = [f"key {CANARY} is not allowed"]
         if ending == "refused":
-            server.fail = {"create": [401]}
+            server.fail = {"submit": [401]}
         run([*score("decision")(tmp_path, server.base_url), "--batch"], tmp_path)
         assert any(headers.get("authorization") == f"Bearer {CANARY}" for headers in server.headers)
     assert find_leaks(tmp_path) == []
