@@ -134,7 +134,7 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
 def test_auto_takes_the_gpu_for_many_replies_only(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
     few, many = (ClassifierJudge(weights=str(toy)) for _ in range(2))
-    few.prepare(100)
+    few.prepare(10)
     many.prepare(1_000_000)
     assert (few.device, many.device) == ("cpu", "cuda")
 
