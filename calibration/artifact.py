@@ -128,11 +128,6 @@ def read_calibration(path: Path) -> Calibration:
     return calibration
 
 
-def own_version(version: str) -> str:
-    """Return a judge's version without its runtime, which follows a plus: it shares the calibration."""
-    return version.partition("+")[0]
-
-
 def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> str | None:
     """Return why a calibration must not be applied to this judge today; None where it may.
 
@@ -140,7 +135,7 @@ def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> st
     """
     if calibration.judge != judge.name:
         return f"it is for the judge {calibration.judge!r}, not {judge.name!r}"
-    if own_version(calibration.version) != own_version(judge.version):
+    if calibration.version != judge.version:
         return f"it is for judge version {calibration.version!r}, not {judge.version!r}"
     if calibration.rubric != judge.rubric:
         return "it is for another rubric"

@@ -17,6 +17,7 @@ import pytest
 from locks import read_lock
 from own_project import make_project
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from repository import FOLDERS, PACKAGE, ROOT, SAMPLES
 
@@ -119,6 +120,14 @@ def test_a_plain_install_is_small() -> None:
     )
     # 285 MB on x86-64, of which scipy takes 100; pyarrow alone (150) would be too much.
     assert size < 300e6, f"{size / 1e6:.0f} MB"
+
+
+def test_workflows_run_targets_that_exist_on_pythons_we_support() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").iterdir())
+    targets, pythons = re.findall(r"run: make (\w+)", text), re.findall(r'"(3\.\d+)"', text)
+    assert targets and all(re.search(rf"^{name}\b.*:", makefile, re.MULTILINE) for name in targets)
+    assert pythons and all(version in SpecifierSet(PROJECT["requires-python"]) for version in pythons)
 
 
 def test_the_repository_pins_the_torch_it_installs() -> None:
