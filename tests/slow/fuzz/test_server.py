@@ -8,12 +8,14 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from rating_plans import make_plan, serving_plan
 from repository import TESTS
 from served import serving
 
@@ -76,12 +78,22 @@ def test_requests_made_from_the_description_meet_what_it_says(server: str, mode:
     assert len(checks) == len(CHECKED) and statuses
 
 
-def test_broken_bodies_are_refused(server: str) -> None:
+def test_broken_bodies_are_refused(server: str, tmp_path: Path) -> None:
+    plan = make_plan(tmp_path / "plan")
+    token, rater = next(iter(plan.raters.items()))
+    act = {"place": 0, "key": rater.order[0], "n": 1, "label": "Good", "reason": "kind"}
+    with httpx.Client(base_url=server, timeout=60) as judge, serving_plan(tmp_path / "plan") as page:
+        send_broken(judge, BODIES)
+        send_broken(page, {f"/r/{token}/ratings": act})
+
+
+def send_broken(client: httpx.Client, bodies: dict[str, dict[str, Any]]) -> None:
+    """Send changed bodies; some are taken, and the others refused."""
     chance, statuses = Random(0), Counter[int]()
-    with httpx.Client(base_url=server, headers={"Content-Type": "application/json"}, timeout=60) as client:
-        for _ in range(max(300, REQUESTS)):
-            path = chance.choice(list(BODIES))
-            body = mutate([json.dumps(BODIES[path]).encode()], chance)
-            statuses[client.post(path, content=body).status_code] += 1
+    for _ in range(max(300, REQUESTS)):
+        path = chance.choice(list(bodies))
+        body = mutate([json.dumps(bodies[path]).encode()], chance)
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        statuses[answer.status_code] += 1
     assert statuses[200] and statuses[400]
-    assert set(statuses) <= {200, 400, 404, 413, 422, 503}
+    assert set(statuses) <= {200, 400, 404, 409, 413, 422, 503}
