@@ -22,8 +22,13 @@ from empathy_judge.data.records import Exchange, digest_json
 from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from empathy_judge.data.tables import read_rows
 from empathy_judge.emotionbench.marks import read_marks
-from empathy_judge.emotionbench.questionnaires import Questionnaire, read_questionnaire
-from empathy_judge.emotionbench.sheets import SHEETS, Sheet, write_sheets
+from empathy_judge.emotionbench.questionnaires import (
+    SHEETS,
+    Questionnaire,
+    Sheet,
+    read_questionnaire,
+    write_sheets,
+)
 from empathy_judge.emotionbench.situations import (
     OURS,
     POSITIVE,

@@ -14,8 +14,15 @@ from empathy_judge.calibration.bootstrap import value_of
 from empathy_judge.calibration.estimate import Estimate, Interval
 from empathy_judge.calibration.multiple_testing import benjamini_hochberg
 from empathy_judge.data.tables import read_rows
-from empathy_judge.emotionbench.questionnaires import Questionnaire, Score, read_questionnaire, score_marks
-from empathy_judge.emotionbench.sheets import PEOPLE, Sheet, read_sheets
+from empathy_judge.emotionbench.questionnaires import (
+    PEOPLE,
+    Questionnaire,
+    Score,
+    Sheet,
+    read_questionnaire,
+    read_sheets,
+    score_marks,
+)
 from empathy_judge.emotionbench.shift_tests import (
     ALPHA,
     Spread,

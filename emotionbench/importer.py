@@ -13,8 +13,14 @@ from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.file_formats import open_workbook, read_sheet
-from empathy_judge.emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
-from empathy_judge.emotionbench.sheets import PEOPLE, Sheet, write_sheets
+from empathy_judge.emotionbench.questionnaires import (
+    PEOPLE,
+    Questionnaire,
+    Sheet,
+    questionnaire_names,
+    read_questionnaire,
+    write_sheets,
+)
 from empathy_judge.emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
 
 # Three digits at most: the cells a file lets expect are counted up to the largest number in it.

@@ -1,25 +1,30 @@
-"""Questionnaires about feelings and how each is scored; all but PANAS read their items from your copy."""
+"""Questionnaires about emotions, how each is scored, and sheets: questionnaires that are filled in.
+
+All but PANAS read their items from your copy of the benchmark.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import read_toml
 from empathy_judge.data.readers.file_formats import read_whole
-from empathy_judge.data.tables import validate
+from empathy_judge.data.tables import read_rows, validate, write_rows
 
 FOLDER: Final = Path(__file__).parent / "scales"
+PEOPLE: Final = "people"  # the model of people's sheets
+SHEETS: Final = "sheets.jsonl"
 Rule = Literal["sum", "double"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchors:
-    """What the lowest and the highest mark mean, for these items or for all."""
+    """The meaning of the lowest and the highest mark, for these items or for all."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
@@ -30,10 +35,10 @@ class Anchors:
 
 @dataclass(frozen=True, kw_only=True)
 class Questionnaire:
-    """A scoring key, and how its items are asked; items have the numbers 1 to `items`.
+    """A scoring key and the wording of its items, which have the numbers 1 to `items`.
 
     A reversed item counts as low + high less its mark. The `score` of a sub-scale is the sum of its marks, or
-    twice that. `texts` is empty where the items are not ours to give.
+    twice that. `texts` is empty if the items are not included.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -55,18 +60,18 @@ class Questionnaire:
 
     @cached_property
     def digest(self) -> str:
-        """Changes with whatever is asked or reckoned."""
+        """A digest of all that decides the questions and the scores."""
         asked = [self.name, self.items, self.low, self.high, self.score, self.ask, sorted(self.reversed)]
         scales = {name: list(items) for name, items in self.scales.items()}
         meant = [[*self.levels], [[item.low, item.high, [*item.items]] for item in self.anchors]]
         return sha256(json.dumps([asked, scales, meant, [*self.texts]]).encode()).hexdigest()[:16]
 
     def is_mark(self, number: float) -> bool:
-        """Whether it stands on the scale."""
+        """Return whether a number is on the scale."""
         return self.low <= number <= self.high
 
     def span(self, scale: str) -> tuple[float, float]:
-        """The lowest and the highest score a sub-scale can have."""
+        """Return the lowest and the highest score of a sub-scale."""
         count = len(self.scales[scale])
         return self.total(count * self.low), self.total(count * self.high)
 
@@ -110,15 +115,12 @@ def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dic
 
 
 def questionnaire_names() -> list[str]:
-    """Name all questionnaires we have a key for, PANAS first."""
+    """Return the names of all questionnaires, PANAS first."""
     return sorted((key.name for key in _keys()), key=lambda name: (name != "PANAS", name))
 
 
 def read_questionnaire(name: str, *, copy: Path | None = None) -> Questionnaire:
-    """Find a key by its name, with the items of `copy`, a benchmark's questionnaires.json.
-
-    Without a copy, only PANAS has items.
-    """
+    """Find a questionnaire by its name, with the items of `copy`, a benchmark's questionnaires.json."""
     for key in _keys():
         if _is_called(key, name):
             return key if copy is None else _with_items(key, copy)
@@ -133,7 +135,7 @@ def _keys() -> tuple[Questionnaire, ...]:
 
 
 def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
-    """The key with the texts of somebody's copy; whose scoring, if it has one, must be the same."""
+    """Return the questionnaire with the items of a copy, which must have the same scoring."""
     if not copy.exists():
         raise UserError(f"{copy}: no such file; pass your copy of questionnaires.json")
     try:
@@ -161,5 +163,44 @@ def _is_called(key: Questionnaire, name: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Fold a name to its letters and digits, so that spelling it otherwise finds the same."""
+    """Fold a name to its letters and digits, so that other spellings find the same."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One questionnaire, filled in by a model or a person; `marks` are by item.
+
+    Without a `factor` it is the default measure. Sheets of one `pair` belong together: a person's two, or a
+    model's two in the same order of items. `missing` is why marks are missing.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    model: str
+    scale: str
+    marks: Mapping[int, float] = field(default_factory=dict)
+    factor: str | None = None
+    situation: str | None = None
+    pair: str | None = None
+    variant: str = ""
+    missing: str | None = None
+
+
+def write_sheets(path: Path, sheets: Iterable[Sheet]) -> int:
+    """Write one line each, without empty fields, and return the count."""
+
+    def to_row(sheet: Sheet) -> dict[str, Any]:
+        row = {name: getattr(sheet, name) for name in sheet.__slots__ if getattr(sheet, name)}
+        return row | {"marks": {str(item): mark for item, mark in sorted(sheet.marks.items())}}
+
+    return write_rows(path, map(to_row, sheets))
+
+
+def read_sheets(path: Path) -> list[Sheet]:
+    """Read the sheets of a file, or of the folder of a run."""
+    path = path / SHEETS if path.is_dir() else path
+    sheets = [validate(Sheet, row, f"{path.name}:{line}") for line, row in read_rows(path)]
+    if not sheets:
+        raise UserError(f"{path}: no sheets; `align run` and `align import` write them")
+    return sheets

@@ -1,7 +1,7 @@
-"""An alignment as a page and in the terminal: slopes for each emotion, and tables."""
+"""An alignment as a page and in the terminal: charts of each emotion, and tables."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import isfinite, isnan
 from pathlib import Path
@@ -9,17 +9,17 @@ from typing import Any, Final
 
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.records import to_plain
-from empathy_judge.data.text import number, show, slug
+from empathy_judge.data.text import number, p_value, show, slug
 from empathy_judge.emotionbench.alignment import (
     AFFECTS,
     PANAS,
     Alignment,
     ModelAlignment,
+    PeopleAgreement,
     SheetLevel,
     Shift,
 )
-from empathy_judge.emotionbench.questionnaires import read_questionnaire
-from empathy_judge.emotionbench.sheets import PEOPLE
+from empathy_judge.emotionbench.questionnaires import PEOPLE, read_questionnaire
 from empathy_judge.reports.charts import line_chart
 from empathy_judge.reports.page import Cell, Figure, Page, Section, Table, row
 from empathy_judge.reports.render import write_page
@@ -54,8 +54,8 @@ def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: 
         return
     levels = ("overall", "emotion", "factor") if factors else ("overall", "emotion")
     sections = [
-        replace(_model_section(model, place), tables=(_shift_table(model, *levels),))
-        for place, model in enumerate(result.models)
+        replace(_model_section(model, index), tables=(_shift_table(model, *levels),))
+        for index, model in enumerate(result.models)
     ]
     reading = Section(title="How to read this", notes=tuple(result.notes))
     screen = open_screen()
@@ -82,18 +82,18 @@ def make_alignment_page(result: Alignment) -> Page:
         verdict=tuple(_verdict(result)) or ("No model here can be compared with people.",),
         facts=tuple(facts),
         sections=(
-            *(_model_section(model, place) for place, model in enumerate(result.models, start=1)),
+            *(_model_section(model, index) for index, model in enumerate(result.models, start=1)),
             reading,
         ),
         foot="All figures are in report.json beside this page.",
     )
 
 
-def _model_section(model: ModelAlignment, place: int) -> Section:
+def _model_section(model: ModelAlignment, index: int) -> Section:
     title = f"{_label(model)} on {model.scale}"
-    figures = tuple(_figures(model, f"m{place}")) if model.model != PEOPLE else ()
+    figures = tuple(_figures(model, f"m{index}")) if model.model != PEOPLE else ()
     return Section(
-        name=f"model-{place}",
+        name=f"model-{index}",
         title=title,
         short=title,
         text=(_describe_default(model),),
@@ -114,28 +114,19 @@ def _subtitle(result: Alignment) -> str:
 
 
 def _verdict(result: Alignment) -> Iterator[str]:
-    """A sentence for each model on what its answers amount to."""
+    """Yield the agreement of each model with people."""
     for model in result.models:
-        if not model.agreement:
-            continue
-        found = model.agreement
-        if any(isnan(about.rank.value) or isnan(about.level_error) for about in found.values()):
+        if model.agreement and any(isnan(found.rank.value) for found in model.agreement.values()):
             yield f"{_label(model)}: too few factors to compare its changes with people's."
-            continue
-        order = " and ".join(f"{_short(about.rank.value)} ({scale})" for scale, about in found.items())
-        level = " and ".join(f"{number(about.level_error, 1)} ({scale})" for scale, about in found.items())
-        halves = " and ".join(_short(about.ceiling) for about in found.values())
-        yield (
-            f"{_label(model)}: rank correlation of its changes with people's {order} (two halves of the "
-            f"people: {halves}); mean absolute error of its evoked levels {level} points."
-        )
+        elif model.agreement:
+            yield f"{_label(model)}: {' '.join(_describe_agreement(model.agreement))}"
 
 
 def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
     """Return a chart for each emotion and sub-scale of PANAS, or for another scale's first sub-scale."""
     questionnaire = read_questionnaire(model.scale)
     scales = list(questionnaire.scales) if model.scale == PANAS else list(questionnaire.scales)[:1]
-    for place, about in enumerate(model.rows_of("emotion")):
+    for index, about in enumerate(model.rows_of("emotion")):
         for scale in scales:
             shift = about.scales[scale]
             people = shift.people
@@ -143,7 +134,7 @@ def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
                 f"{about.name}, {scale}",
                 ["default", "evoked"],
                 [Estimate(shift.default.mean, None), Estimate(shift.evoked.mean, None)],
-                name=f"{name}-{slug(scale)}-{place}",
+                name=f"{name}-{slug(scale)}-{index}",
                 title=f"{about.name}, {scale}: {_label(model)}",
                 tick=lambda value: f"{value:g}",
                 show=lambda level: number(level.value, 1),
@@ -176,14 +167,14 @@ def _shift_table(model: ModelAlignment, *levels: str, is_long: bool = False) -> 
 
 
 def _test_table(model: ModelAlignment) -> Table:
-    """Every test of every factor, with its q and the effect sizes."""
+    """Return every test of every factor, with its q and the effect sizes."""
     rows = []
     for about in model.rows:
         for scale, shift in about.scales.items():
             cells: list[str | None] = []
             for test in (shift.tests[name] for name in TESTS):
-                q = f" ({_small(test.q)})" if isfinite(test.q) else ""
-                cells.append(None if isnan(test.p) else f"{_small(test.p)}{q}")
+                q = f" ({p_value(test.q)})" if isfinite(test.q) else ""
+                cells.append(None if isnan(test.p) else f"{p_value(test.p)}{q}")
             test = shift.tests["clustered"]
             cells.append(f"{_signed(test.low)} to {_signed(test.high)}" if isfinite(test.low) else "")
             cells += [number(shift.effects.get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")]
@@ -191,32 +182,20 @@ def _test_table(model: ModelAlignment) -> Table:
     names = (f"{name} p (q)" for name in TESTS)
     return Table(
         caption="Tests and effect sizes",
-        head=("", "sub-scale", *names, "clustered 95 %", "g", "dz", "in people's SD"),
+        head=("", "sub-scale", *names, "clustered 95% CI", "g", "dz", "in people's SD"),
         rows=tuple(rows),
         words=frozenset({0, 1}),
         is_folded=True,
     )
 
 
-def _small(value: float) -> str:
-    """A probability as short as it can be told.
-
-    >>> _small(0.0412), _small(3e-20)
-    ('.041', '<.001')
-    """
-    return "<.001" if value < 0.0005 else f"{value:.3f}".replace("0.", ".", 1)
-
-
-# Sentences and figures that the page and the terminal share.
-
-
 def _label(model: ModelAlignment) -> str:
-    """A model's name with its variant."""
+    """Return a model's name with its variant."""
     return f"{model.model} ({model.variant})" if model.variant else model.model
 
 
 def _show_level(level: SheetLevel) -> str:
-    """A mean with its SD in brackets, as far as they are known.
+    """Return a mean with its SD in brackets.
 
     >>> _show_level(SheetLevel(49.84, 0.79, 50, 0, 49.84, 49.84))
     '49.8 (0.8)'
@@ -226,16 +205,12 @@ def _show_level(level: SheetLevel) -> str:
 
 
 def _show_change(shift: Shift) -> str:
-    """A change with its arrow, where the published test finds one; a dash where it finds none."""
+    """Return a change with an arrow, or a dash if it is not significant by the published test."""
     return f"{shift.arrow.replace('-', NO_CHANGE)} {_signed(shift.change)}".strip()
 
 
 def _signed(value: float) -> str:
     return number(value, 1, sign=True)
-
-
-def _short(value: float | None) -> str:
-    return number(value, 2)
 
 
 def _describe_default(model: ModelAlignment) -> str:
@@ -246,20 +221,9 @@ def _describe_default(model: ModelAlignment) -> str:
 
 
 def _findings(model: ModelAlignment) -> Iterator[str]:
-    """Agreement with people, tests and missing marks, a line each."""
-    if agreement := model.agreement:
-        factors = max(about.factors for about in agreement.values())
-        ranks, levels = [], []
-        for scale, about in agreement.items():
-            ranks.append(f"{show(about.rank)} {scale}")
-            levels.append(f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})")
-        ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
-        yield (
-            f"Rank correlation of the {factors} factors' changes with people's (Spearman): "
-            f"{', '.join(ranks)}; two halves of the people: {ceilings}."
-        )
-        yield f"Mean absolute difference of evoked means to people's (and bias): {', '.join(levels)}."
-    # How many factors moved by each test, before and after the correction for many tests.
+    """Yield the agreement with people, the tests and the missing marks, a line each."""
+    if model.agreement:
+        yield from _describe_agreement(model.agreement)
     shifts = [shift for about in model.rows_of("factor") for shift in about.scales.values()]
     counts = []
     for name in TESTS:
@@ -269,11 +233,26 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
     if counts:
         yield f"Factors with a significant change at {model.alpha:g}: {'; '.join(counts)}."
     if model.missing:
-        yield from _say_missing(model)
+        yield from _describe_missing(model)
 
 
-def _say_missing(model: ModelAlignment) -> Iterator[str]:
-    """Sheets without all their marks: why, in which factors, and how far they could move the result."""
+def _describe_agreement(agreement: Mapping[str, PeopleAgreement]) -> Iterator[str]:
+    factors = max(found.factors for found in agreement.values())
+    ranks = ", ".join(f"{show(found.rank)} {scale}" for scale, found in agreement.items())
+    ceilings = " and ".join(number(found.ceiling) for found in agreement.values())
+    yield (
+        f"Rank correlation of the {factors} factors' changes with people's (Spearman): {ranks}; two halves of "
+        f"the people: {ceilings}."
+    )
+    levels = [
+        f"{number(found.level_error, 1)} {scale} ({_signed(found.level_bias)})"
+        for scale, found in agreement.items()
+    ]
+    yield f"Mean absolute difference of evoked means to people's (and bias): {', '.join(levels)}."
+
+
+def _describe_missing(model: ModelAlignment) -> Iterator[str]:
+    """Yield why marks are missing, in which factors, and how far they could move the result."""
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in model.missing.items())
     yield f"Sheets with missing marks: {reasons}."
     places = [

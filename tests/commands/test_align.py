@@ -12,8 +12,7 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.commands import main as cli
 from empathy_judge.emotionbench.administer import STABLE
-from empathy_judge.emotionbench.questionnaires import read_questionnaire
-from empathy_judge.emotionbench.sheets import read_sheets
+from empathy_judge.emotionbench.questionnaires import read_questionnaire, read_sheets
 from empathy_judge.emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")

@@ -21,8 +21,7 @@ from empathy_judge.emotionbench.alignment import (
     read_norms,
 )
 from empathy_judge.emotionbench.importer import import_results
-from empathy_judge.emotionbench.questionnaires import read_questionnaire
-from empathy_judge.emotionbench.sheets import Sheet
+from empathy_judge.emotionbench.questionnaires import Sheet, read_questionnaire
 from empathy_judge.emotionbench.shift_tests import (
     Spread,
     arrow,

@@ -19,8 +19,7 @@ from empathy_judge.emotionbench.administer import (
     run_alignment,
     sheet_schema,
 )
-from empathy_judge.emotionbench.questionnaires import read_questionnaire
-from empathy_judge.emotionbench.sheets import read_sheets
+from empathy_judge.emotionbench.questionnaires import read_questionnaire, read_sheets
 from empathy_judge.emotionbench.situations import EvokingSituation
 from empathy_judge.judge.llm.answer_prompts import ModelConfig
 
