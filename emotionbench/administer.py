@@ -1,10 +1,10 @@
-"""Questionnaires about feelings that a model fills in, by default and with a situation in mind.
+"""Questionnaires about emotions that a model fills in, by default and with a situation in mind.
 
-    answers.jsonl  every sheet as it was answered, with the words of the answer
+    answers.jsonl  every sheet with the text of the answer
     sheets.jsonl   the marks alone
-    manifest.json  who answered what under which settings, and how many marks are missing; written last
+    manifest.json  the model, its settings, and the counts of missing marks; written last
 
-`data.runs` says how such a folder survives whatever interrupts it.
+The folder is a run of `data.runs`, which resumes.
 """
 
 import json
@@ -67,8 +67,9 @@ MOST_KEPT: Final = 4000  # characters kept of an answer, enough to read any of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:
-    """What a model is to fill in: `defaults` sheets without a situation for each repeat, then `orders` of the
-    items for each situation. Order 0 is the questionnaire's own; the others follow from the seed.
+    """The sheets of a run: for each repeat `defaults` without a situation, then `orders` for each situation.
+
+    Order 0 is the questionnaire's own; the others follow from the seed.
     """
 
     questionnaire: Questionnaire
@@ -90,14 +91,14 @@ class Inquiry:
         return self.repeats * (self.defaults + len(self.situations) * self.orders)
 
     def order(self, number: int) -> list[int]:
-        """The items in this order; the same for every situation, so that measures can be paired."""
+        """Return the items in this order; it is the same for every situation."""
         items = list(range(1, self.questionnaire.items + 1))
         if number:
             Random(f"{self.seed}/{self.questionnaire.name}/{number}").shuffle(items)
         return items
 
     def blanks(self) -> Iterator[Exchange]:
-        """Every sheet to be filled in; `extra` says where it belongs."""
+        """Yield every sheet to fill in; `extra` is its factor, situation, pair, order and repeat."""
         if not self.questionnaire.texts:
             raise UserError(
                 f"{self.questionnaire.name}: its items are not included; pass your copy of the benchmark's "
@@ -108,10 +109,9 @@ class Inquiry:
         for repeat in range(self.repeats):
             for situation, number in [*default, *evoked]:
                 order = self.order(number)
-                place = situation.id if situation else "default"
                 about = {"factor": situation.factor, "situation": situation.id} if situation else {}
                 yield Exchange(
-                    id=f"{place}/order-{number}/repeat-{repeat}",
+                    id=f"{about.get('situation', 'default')}/order-{number}/repeat-{repeat}",
                     prompt=write_sheet(self.questionnaire, order, situation, is_stable=self.is_stable),
                     response="",
                     extra={**about, "pair": f"order-{number}", "order": order, "repeat": repeat},
@@ -125,7 +125,7 @@ def write_sheet(
     *,
     is_stable: bool = False,
 ) -> str:
-    """A questionnaire as a model reads it, with its items renumbered in this order."""
+    """Return a questionnaire as a model reads it, with its items renumbered in this order."""
     low, high = questionnaire.low, questionnaire.high
     parts = [STABLE] if is_stable else []
     if situation is not None:
@@ -150,7 +150,7 @@ def write_sheet(
 
 
 def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
-    """What a server may hold an answer to: one mark for each number."""
+    """Return the JSON schema of an answer: one mark for each number."""
     numbers = [str(number) for number in range(1, questionnaire.items + 1)]
     mark = {"type": "integer", "enum": list(range(questionnaire.low, questionnaire.high + 1))}
     properties = dict.fromkeys(numbers, mark)
@@ -158,32 +158,33 @@ def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
 
 
 def read_sheet(answer: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
-    """`marks` by the items' own numbers, and why some are `missing`."""
+    """Return `marks` by the items' own numbers, and why some are `missing`."""
     texts = tuple(questionnaire.texts[item - 1] for item in order)
     read = read_marks(answer, replace(questionnaire, texts=texts))
-    marks = {str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in read.marks.items())}
-    return {"marks": marks} | ({"missing": read.problem} if read.problem else {})
+    marks = sorted((order[number - 1], mark) for number, mark in read.marks.items())
+    missing = {"missing": read.problem} if read.problem else {}
+    return {"marks": {str(item): mark for item, mark in marks}, **missing}
 
 
 class SelfReporter(AskedModel):
-    """Has one model fill in sheets."""
+    """A model that fills in sheets."""
 
     def __init__(self, config: ModelConfig, inquiry: Inquiry) -> None:
-        # Fewer tokens would cut every answer short, whatever was set with other tasks in mind.
         fewest = TOKENS_AN_ITEM * inquiry.questionnaire.items
         super().__init__(config, max_tokens=max(config.max_tokens, fewest), schema=True)
         self.inquiry = inquiry
 
     @cached_property
     def version(self) -> str:
-        """A digest of all that decides an answer beside the sheet itself."""
+        """A digest of all that decides an answer except the sheet itself."""
         decoding = [*self.decoding.values()]
         asked = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
         return digest_json(asked)[:12]
 
     def fill_in(self, blank: Exchange) -> dict[str, Any]:
-        """One row of a run: the marks, what was said, and why marks are missing."""
-        row = _row(blank)
+        """Return one row of a run: the marks, the answer, and why marks are missing."""
+        about = {key: blank.extra[key] for key in ("factor", "situation", "pair") if key in blank.extra}
+        row = {"id": blank.id, "content_digest": blank.content_digest, **about}
         questionnaire, repeat = self.inquiry.questionnaire, blank.extra["repeat"]
         try:
             reply = self.chat.ask(
@@ -202,7 +203,7 @@ class SelfReporter(AskedModel):
 def read_filled(
     body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]
 ) -> dict[str, Any]:
-    """Marks from a chat completion; a cut or filtered one keeps those it gave."""
+    """Read the marks of a chat completion; a cut or filtered one may have some."""
     message = read_message(body)
     if message is None:
         return {"marks": {}, "missing": "no answer: the server sent no message"}
@@ -213,11 +214,6 @@ def read_filled(
     elif "missing" in row and finish == "length":
         row |= {"missing": f"cut short: {OUT_OF_TOKENS}"}
     return row
-
-
-def _row(blank: Exchange) -> dict[str, Any]:
-    about = {key: blank.extra[key] for key in ("factor", "situation", "pair") if key in blank.extra}
-    return {"id": blank.id, "content_digest": blank.content_digest, **about}
 
 
 def make_reporter(
@@ -236,7 +232,7 @@ def make_reporter(
     stable: bool,
     **settings: Any,
 ) -> SelfReporter:
-    """Make whoever answers from the options of the command; `settings` are those of the model."""
+    """Make the model that answers from the options of the command; `settings` are those of the model."""
     if positive and situations:
         raise UserError("--positive: only for the included situations; omit it or --situations")
     questionnaire = read_questionnaire(scale, copy=questionnaires)
@@ -264,7 +260,7 @@ def make_reporter(
 
 
 def plan_alignment(reporter: SelfReporter) -> RunPlan:
-    """Make the plan that a run of this model over these situations is known by."""
+    """Return the plan of a run of this model over these situations."""
     inquiry = reporter.inquiry
     texts = [[item.id, item.factor, item.text] for item in inquiry.situations]
     return RunPlan(
@@ -285,7 +281,7 @@ def run_alignment(
     max_cost: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> FinishedRun:
-    """Have every sheet filled in that `folder` does not hold yet, and make the run whole."""
+    """Have the model fill in every sheet that is missing in `folder`, and finish the run."""
     budget = reporter.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
 
@@ -327,7 +323,7 @@ def run_alignment(
 
 
 def check_filled(run: FinishedRun) -> None:
-    """Refuse a folder without a single mark: there is nothing to report."""
+    """Refuse a folder without a single mark."""
     counts = run.manifest["counts"]
     if not counts["complete"] and not counts["incomplete"]:
         raise OperationalError(

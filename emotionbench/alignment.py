@@ -1,4 +1,4 @@
-"""How a model's reported feelings shift from its default, by factor, emotion and overall, beside people's."""
+"""The change of a model's reported emotions from its default by factor, emotion and overall, and people's."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,26 +75,21 @@ class NormRow:
     norms: Mapping[str, Norm]
 
     def as_dict(self) -> dict[str, Any]:
-        """Put the sub-scales beside their number, with no level in between."""
+        """Return the norms beside the number of people."""
         return {"level": self.level, "people": self.people, **self.norms}
 
 
 def read_norms() -> dict[str, NormRow]:
     """Norms by name: Overall, the emotions, and the factors by their keys."""
     norms = {}
+    figures = [(part, what) for part in ("default", "evoked", "change") for what in ("mean", "sd")]
     for _, row in read_rows(HUMAN_NORMS):
-        name = row["name"].split(" ", 1)[0]
         by_affect = {
-            affect: Norm(
-                *(
-                    float(row[f"{part}_{affect}_{what}"])
-                    for part in ("default", "evoked", "change")
-                    for what in ("mean", "sd")
-                )
-            )
+            affect: Norm(*(float(row[f"{part}_{affect}_{what}"]) for part, what in figures))
             for affect in AFFECTS
         }
-        norms[name] = NormRow(level=row["level"].lower(), people=int(row["people"]), norms=by_affect)
+        name, people = row["name"].split(" ", 1)[0], int(row["people"])
+        norms[name] = NormRow(level=row["level"].lower(), people=people, norms=by_affect)
     return norms
 
 
@@ -112,7 +107,7 @@ class SheetLevel(Spread):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """One sub-scale from the default to the evoked level; nan and empty where nothing can be told.
+    """One sub-scale from the default to the evoked level; nan and empty where undefined.
 
     `bounds` are the least and the greatest change that missing marks leave possible.
     """
@@ -178,7 +173,7 @@ class ModelAlignment:
     warnings: Sequence[str]
 
     def rows_of(self, *levels: str) -> list[ShiftRow]:
-        """The rows of these levels."""
+        """Return the rows of these levels."""
         return [row for row in self.rows if row.level in levels]
 
 
@@ -261,9 +256,6 @@ def align_sheets(
     )
 
 
-# Sheets with their scores, by factor, emotion and overall.
-
-
 @dataclass(frozen=True, slots=True)
 class ScoredSheet:
     """A sheet with its scores."""
@@ -286,23 +278,19 @@ class SheetGroup:
         return self.evoked[0].sheet.model == PEOPLE
 
 
-def _group_factors(factors: Iterable[str]) -> dict[tuple[str, str], list[str]]:
-    """The factors of each emotion, then each factor alone, by level and name."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for factor in factors:
-        groups.setdefault(("emotion", emotion_of(factor)), []).append(factor)
-    return groups | {("factor", factor): [factor] for factor in factors}
-
-
 def _group_sheets(scored: Sequence[ScoredSheet], default: Sequence[ScoredSheet]) -> list[SheetGroup]:
-    """Overall, then each emotion, then each factor, in the benchmark's order and then as they come.
+    """Return all sheets, those of each emotion and those of each factor, in the benchmark's order.
 
     A person's default is their own; a model's is the same for every situation.
     """
     named = {item.sheet.factor for item in scored if item.sheet.factor is not None}
     factors = [key for key in FACTOR_NAMES if key in named] + sorted(named - set(FACTOR_NAMES))
+    names: dict[tuple[str, str], list[str]] = {("overall", OVERALL): factors}
+    for factor in factors:
+        names.setdefault(("emotion", emotion_of(factor)), []).append(factor)
+    names |= {("factor", factor): [factor] for factor in factors}
     groups = []
-    for (level, name), members in {("overall", OVERALL): factors, **_group_factors(factors)}.items():
+    for (level, name), members in names.items():
         if evoked := [item for item in scored if item.sheet.factor in members]:
             group = SheetGroup(level=level, name=name, evoked=evoked, default=default)
             pairs = {item.sheet.pair for item in evoked}
@@ -322,7 +310,7 @@ def _measure_level(sheets: Sequence[ScoredSheet], scale: str) -> SheetLevel:
 
 
 def _pair_changes(group: SheetGroup, scale: str) -> dict[str, float]:
-    """For each pair both of whose measures are known, evoked less default; means where it has several."""
+    """Return evoked less default for each pair with both, of means where a pair has several."""
     sides: list[dict[str, list[float]]] = [{}, {}]
     for side, sheets in zip(sides, (group.default, group.evoked), strict=True):
         for item in sheets:
@@ -334,12 +322,9 @@ def _pair_changes(group: SheetGroup, scale: str) -> dict[str, float]:
 
 
 def _count_missing(sheets: Sequence[ScoredSheet]) -> dict[str, int]:
-    """Sheets that lack marks, by the reason: what stands before the colon."""
+    """Count the sheets that lack marks by the reason, which is the text before the colon."""
     reasons = Counter((item.sheet.missing or "").partition(":")[0] for item in sheets)
     return {reason: count for reason, count in sorted(reasons.items()) if reason}
-
-
-# Shifts and their tests.
 
 
 def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alpha: float) -> Shift:
@@ -385,7 +370,7 @@ def _test_clusters(group: SheetGroup, scale: str, pairs: Mapping[str, float]) ->
 
 
 def _adjust(rows: Sequence[ShiftRow]) -> None:
-    """Add to every test its q, by Benjamini and Hochberg, among all factors (or emotions) and sub-scales."""
+    """Add the q of every test (Benjamini-Hochberg) among all factors, or emotions, and sub-scales."""
     for level in ("factor", "emotion"):
         family = [shift.tests for row in rows if row.level == level for shift in row.scales.values()]
         for name in ("published", "paired", "clustered") if family else ():
@@ -394,11 +379,8 @@ def _adjust(rows: Sequence[ShiftRow]) -> None:
                 tests[name] = replace(tests[name], q=float(q))
 
 
-# Whether feelings move as people's do: in the same order over factors, and to the same level.
-
-
 def _agreement(first: Sheet, rows: Sequence[ShiftRow]) -> dict[str, PeopleAgreement] | None:
-    """Rank and level against people; not for people themselves, nor for situations that go well."""
+    """Compare ranks and levels with people's; None for people themselves and for positive situations."""
     if first.model == PEOPLE or first.scale != PANAS or "positive" in first.variant:
         return None
     agreement = {}
@@ -449,12 +431,10 @@ def agreement_with_people(
     )
 
 
-# What makes a change of feelings hard to read: defaults at the end of a scale, marks that are missing.
-
-
 def _warn_of_sheets(
     levels: Mapping[str, SheetLevel], scored: Sequence[ScoredSheet], questionnaire: Questionnaire
 ) -> list[str]:
+    """Warn of defaults at the end of a scale, and of marks that are missing or all the same."""
     warnings = _warn_of_ends(levels, questionnaire)
     fewest = min(level.n for level in levels.values())
     if fewest < 2:
@@ -473,7 +453,6 @@ def _warn_of_sheets(
 
 
 def _warn_of_ends(default: Mapping[str, SheetLevel], questionnaire: Questionnaire) -> list[str]:
-    """Warn of defaults at the end of a scale: they cannot move further that way."""
     ends = {}
     for scale, level in default.items():
         low, high = questionnaire.span(scale)

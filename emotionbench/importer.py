@@ -90,7 +90,7 @@ def _import_testing(path: Path) -> ImportedSheets:
 
 
 def _read_name(path: Path) -> tuple[str, Questionnaire]:
-    """The model and the scale, both from the file's name: no column tells them."""
+    """Return the model and the scale in the name of a file."""
     for name in questionnaire_names():
         key = read_questionnaire(name)
         for called in (key.name, *key.aliases):
@@ -137,7 +137,7 @@ def _sheet(model: str, key: Questionnaire, cell: Cell, answers: Any) -> Sheet:
 
 
 def _find_absent(cells: Collection[Cell]) -> Iterator[Cell]:
-    """Cells that the others of the file let expect: the same tests for every scenario of a factor."""
+    """Yield missing cells: every scenario of a factor has the same tests."""
     evoked = [cell for cell in cells if cell[0] != GENERAL]
     tests = 1 + max((cell[2] for cell in evoked), default=-1)
     orders = sorted({cell[3] for cell in evoked})
@@ -164,7 +164,7 @@ def _count(sheets: Sequence[Sheet], key: Questionnaire, strange: int = 0) -> Imp
 
 
 def _import_crowd(path: Path) -> ImportedSheets:
-    """One column a person; the emotions have other names there, and factors and situations count from 1."""
+    """Read one column per person; factors and situations count from 1 there."""
     with open_workbook(path) as book:
         if "Raw" not in book.sheetnames:
             raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
@@ -201,7 +201,7 @@ def _import_crowd(path: Path) -> ImportedSheets:
 
 
 def _number(text: str) -> int | None:
-    """A whole number, also as a spreadsheet writes it; nothing else is a mark.
+    """Return a whole number, also as a spreadsheet writes it; None for anything else.
 
     >>> _number(" 4 "), _number("4.0"), _number("3.5"), _number("4/5")
     (4, 4, None, None)

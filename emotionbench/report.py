@@ -241,8 +241,8 @@ def _describe_agreement(agreement: Mapping[str, PeopleAgreement]) -> Iterator[st
     ranks = ", ".join(f"{show(found.rank)} {scale}" for scale, found in agreement.items())
     ceilings = " and ".join(number(found.ceiling) for found in agreement.values())
     yield (
-        f"Rank correlation of the {factors} factors' changes with people's (Spearman): {ranks}; two halves of "
-        f"the people: {ceilings}."
+        f"Rank correlation of the {factors} factors' changes with people's (Spearman): {ranks}; two halves "
+        f"of the people: {ceilings}."
     )
     levels = [
         f"{number(found.level_error, 1)} {scale} ({_signed(found.level_bias)})"

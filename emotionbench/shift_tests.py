@@ -1,4 +1,4 @@
-"""How far a score moved from one measure to another: as was published, and as the design asks for."""
+"""Tests of the change of a score between two measures: the published one, a paired and a clustered one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,9 +55,9 @@ def spread(values: Sequence[float] | Floats) -> Spread:
 
 
 def published_test(evoked: Spread, default: Spread, *, alpha: float = ALPHA) -> Test:
-    """An F-test of the variances at `alpha`, then Student's t-test or, where they differ, Welch's.
+    """Test the variances with an F-test at `alpha`, then the means with Student's or Welch's t-test.
 
-    As the benchmark does it: every run counts as independent, and nothing is corrected for many tests.
+    As in the benchmark, every run counts as independent.
     """
     from scipy import stats
 
@@ -90,10 +90,9 @@ def paired_test(changes: Sequence[float] | Floats) -> Test:
 def clustered_test(
     values: Sequence[float] | Floats, clusters: Sequence[str], default: Sequence[float] | Floats = ()
 ) -> Test:
-    """Test values that come in clusters, as the runs of one situation do, against a default that does not.
+    """Test values in clusters, such as the runs of a situation, against a default that has none.
 
-    Without a default the values are changes already. The units are the clusters: what is asked is whether
-    other situations of this kind would move the score as well.
+    Without a default the values are changes already. The units are the clusters.
     """
     scores, other = np.asarray(values, dtype=float), spread(default)
     names, cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
@@ -112,7 +111,7 @@ def clustered_test(
 
 
 def hedges_g(evoked: Spread, default: Spread) -> float:
-    """The change in pooled SDs, corrected for few scores; nan where neither measure varies.
+    """Return the change in pooled SDs, corrected for few scores; nan if neither measure varies.
 
     >>> round(hedges_g(Spread(3.0, 1.0, 10), Spread(2.0, 1.0, 10)), 3)
     0.958
@@ -127,7 +126,7 @@ def hedges_g(evoked: Spread, default: Spread) -> float:
 
 
 def arrow(change: float, p: float, *, alpha: float = ALPHA) -> str:
-    """Up or down where a change is significant, else a dash; empty where that is undefined."""
+    """Return up or down for a significant change, else a dash; empty if undefined."""
     if np.isnan(p) or np.isnan(change):
         return ""
     return "-" if p > alpha else "↑" if change > 0 else "↓"
@@ -136,7 +135,7 @@ def arrow(change: float, p: float, *, alpha: float = ALPHA) -> str:
 def _test(kind: str, change: float, error: float, freedom: float, *, units: int) -> Test:
     from scipy import stats
 
-    if not error > 0:  # no variance at all: then t would be infinite, and says nothing
+    if not error > 0:
         return Test(kind=kind, freedom=freedom, units=units)
     t = change / error
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error

@@ -1,4 +1,4 @@
-"""Situations that stir feelings, by the 36 factors of the benchmark: ours, or those of your copy of it."""
+"""Situations that evoke emotions, by the 36 factors of the benchmark: included, or of your copy of it."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the human
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvokingSituation:
-    """A text in which somebody would feel something; `factor` is its emotion and a number, as `Anger-0`."""
+    """A text that evokes an emotion; `factor` is the emotion and a number, such as `Anger-0`."""
 
     id: str
     factor: str
@@ -41,7 +41,7 @@ class EvokingSituation:
 
 
 def emotion_of(factor: str) -> str:
-    """The emotion a factor is meant to stir.
+    """Return the emotion of a factor.
 
     >>> emotion_of("Anger-0")
     'Anger'
@@ -50,7 +50,7 @@ def emotion_of(factor: str) -> str:
 
 
 def find_emotion(name: str) -> str:
-    """Find an emotion by whatever name a file calls it; unknown names stay as they are.
+    """Return the emotion of a name in a file; unknown names stay as they are.
 
     >>> find_emotion("angry"), find_emotion("GUILT"), find_emotion("Joy")
     ('Anger', 'Guilt', 'Joy')
@@ -81,7 +81,7 @@ def _read_key(text: str) -> str | None:
 
 
 def read_situations(path: Path = OURS) -> tuple[EvokingSituation, ...]:
-    """Read ours, or those of a benchmark's situations.csv, situations.json or reformatted .jsonl."""
+    """Read the included situations, or those of a benchmark's situations.csv, .json or .jsonl."""
     readers = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_jsonl}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -97,7 +97,7 @@ def read_situations(path: Path = OURS) -> tuple[EvokingSituation, ...]:
 def choose_situations(
     situations: tuple[EvokingSituation, ...], *, emotions: tuple[str, ...] = (), per_factor: int | None = None
 ) -> tuple[EvokingSituation, ...]:
-    """Choose the first so many of each factor, of these emotions or of all; the same ones every time."""
+    """Return the first situations of each factor, of these emotions or of all."""
     wanted = {find_emotion(name) for name in emotions}
     unknown = wanted - {situation.emotion for situation in situations}
     if unknown:
