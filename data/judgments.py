@@ -4,10 +4,10 @@ A scale is the names of its levels, worst first. Levels whose names are whole nu
 "0" to "2") are known by their number; of other levels, such as Bad, Okay and Good, the first is number 1.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -28,15 +28,15 @@ from empathy_judge.data.runs import read_manifest, read_object
 from empathy_judge.data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
 from empathy_judge.data.text import listed
 
-OFF_SCALE: Final = "off the scale"
 NOT_GIVEN: Final = "no score given"
-SAYINGS: Final = ("score", "rating", "label")  # the columns that may hold the judgment, the finest first
+GIVEN_IN: Final = ("score", "rating", "label")  # columns that may have the judgment, the finest first
+MANIFEST_KEYS: Final = ("version", "rubric", "unit", "dimension", "dimension_note")
 JUDGES: Final = ("judge", "rater")  # columns that may name the judge
 SUM_TOLERANCE = 0.02  # of a row's probabilities: tools write two digits
 
 
 def parse_scale(text: str) -> tuple[str, ...]:
-    """A scale as people write it: "1-5", or its levels by name, worst first.
+    """Return the levels of a scale such as "1-5", or of one with named levels, worst first.
 
     >>> parse_scale("0-2"), parse_scale("Bad, Okay, Good")
     (('0', '1', '2'), ('Bad', 'Okay', 'Good'))
@@ -53,14 +53,12 @@ def parse_scale(text: str) -> tuple[str, ...]:
 
 
 def first_number(scale: Sequence[str]) -> int:
-    """The number of the lowest level.
+    """Return the number of the lowest level.
 
     >>> first_number(("0", "1", "2")), first_number(("Bad", "Okay", "Good"))
     (0, 1)
     """
-    if not re.fullmatch(r"-?\d+", scale[0]):
-        return 1
-    low = int(scale[0])
+    low = int(scale[0]) if re.fullmatch(r"-?\d+", scale[0]) else 1
     return low if list(scale) == [str(low + step) for step in range(len(scale))] else 1
 
 
@@ -90,7 +88,7 @@ def is_judgment_table(path: Path, judges: Sequence[str] = (), scale: Sequence[st
     _, row = next(iter(read_rows(path)), (0, {}))
     if "response" in row and ("id" not in row or (judges and not any(name in row for name in JUDGES))):
         return False
-    return any(name in row for name in (*SAYINGS, "unscored", *scale))
+    return any(name in row for name in (*GIVEN_IN, "unscored", *scale))
 
 
 def read_recorded(
@@ -105,7 +103,7 @@ def read_recorded(
     """
     judges: set[str] = set()
     first_seen: dict[str, int] = {}
-    says_something = False
+    has_judgment = False
     for line, row in read_rows(path):
         by = next((str(row[column]).strip() for column in JUDGES if row.get(column) is not None), "")
         judges.add(by)
@@ -120,18 +118,18 @@ def read_recorded(
                 raise UserError(f"id: {judgment.id!r} is already at line {first_seen[judgment.id]}")
         except UserError as problem:
             stop_at_bad_row(BadRow(path, line, str(problem), row))
-        says_something |= judgment.unscored != NOT_GIVEN
+        has_judgment |= judgment.unscored != NOT_GIVEN
         yield judgment
     if not first_seen and judge is not None:
         found = ", ".join(sorted(judges)) or "nobody"
         raise UserError(f"{path}: no row of {dimension!r} by {judge!r}; found: {found}")
-    if first_seen and not says_something:
-        columns = f"{', '.join(SAYINGS)}, or a probability under each of {', '.join(scale)}"
+    if first_seen and not has_judgment:
+        columns = f"{', '.join(GIVEN_IN)}, or a probability under each of {', '.join(scale)}"
         raise UserError(f"{path}: no row has a judgment; expected a column {columns}")
 
 
 def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment:
-    """One row of another tool as a judgment; errors start with the field.
+    """Return one row of another tool as a judgment; errors start with the field.
 
     >>> judgment_of_row({"id": "1", "score": "3.4"}, scale=parse_scale("1-5")).label
     '3'
@@ -144,33 +142,31 @@ def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment
     model, prompt = str(row.get("model") or UNNAMED_MODEL).strip(), row.get("prompt")
     # Without a prompt, the id without its model's name identifies the prompt.
     grouped = str(prompt) if prompt is not None else plain_id(identity, model)
-    digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return Judgment(
-        id=identity, model=model, content_digest="", prompt_digest=digest, **_read_said(row, scale)
-    )
+    digest = Exchange(id="", prompt=grouped, response="").prompt_digest
+    found = _read_judgment(row, scale)
+    return Judgment(id=identity, model=model, content_digest="", prompt_digest=digest, **found)
 
 
-def _read_said(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, Any]:
-    """Read what was said: a number, a level's name, nothing but probabilities, or nothing."""
+def _read_judgment(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a number, a level's name, nothing but probabilities, or nothing."""
     probabilities = _probabilities(row, scale)
-    said = next((str(row[column]) for column in SAYINGS if _is_given(row.get(column))), None)
-    if said is None and probabilities is None:
+    given = next((str(row[column]) for column in GIVEN_IN if _is_given(row.get(column))), None)
+    if given is None and probabilities is None:
         return {"unscored": str(row.get("unscored") or NOT_GIVEN)}
-    if said is None and probabilities is not None:
-        mean = sum(place * probabilities[name] for place, name in enumerate(scale, start=1))
-        score = mean / sum(probabilities.values())
+    if given is None and probabilities is not None:
+        score = sum(position * probabilities[name] for position, name in enumerate(scale, start=1))
         return {"label": label_of(probabilities), "probabilities": probabilities, "score": score}
-    label = str(row["label"]) if _is_given(row.get("label")) else said
-    position, named = position_on(said, scale), position_on(label, scale)
+    label = str(row["label"]) if _is_given(row.get("label")) else given
+    position, named = position_on(given, scale), position_on(label, scale)
     if position is None or named is None:
-        off = said if position is None else label
-        return {"unscored": f"{OFF_SCALE}: {str(off)[:40]!r}"}
+        off = given if position is None else label
+        return {"unscored": f"off the scale: {str(off)[:40]!r}"}
     # Halfway between two levels the even one, so that halves lean neither way.
     return {"label": scale[round(named) - 1], "probabilities": probabilities, "score": position}
 
 
 def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, float] | None:
-    """By level, where the row has a column for each; they must sum to 1, nearly."""
+    """Return the probability of every level, where the row has columns for them; they must sum to 1."""
     given = [name for name in scale if _is_given(row.get(name))]
     if not given:
         return None
@@ -181,7 +177,7 @@ def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, fl
         try:
             values[name] = float(row[name])
         except (TypeError, ValueError):
-            raise UserError(f"{name}: expected a probability, not {str(row[name])[:40]!r}") from None
+            values[name] = math.nan
         if not 0 <= values[name] <= 1:
             raise UserError(f"{name}: expected a probability from 0 to 1, not {str(row[name])[:40]!r}")
     total = sum(values.values())
@@ -196,85 +192,86 @@ def _is_given(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One judge's judgments, and what is known of the judge; `cost` (USD) and `seconds` are of them all."""
+    """One judge's judgments, and what is known of the judge."""
 
     name: str
+    """the judge's name"""
     judgments: tuple[Judgment, ...]
+    """all judgments"""
     version: str = ""
+    """the judge's version; another tool's judge has none"""
     rubric: str = ""
+    """the digest of the rubric"""
     source: str = ""
+    """the run's folder or the table"""
     cost: float | None = None
+    """USD for all judgments"""
     seconds: float | None = None
+    """the time for all judgments"""
     unit: str = REPLY
-    dimension: str = EMPATHY  # what was judged, and where that is a part, what figures of it mean
+    """what was judged as one: replies, or whole conversations"""
+    dimension: str = EMPATHY
+    """what was judged: empathy, or a part of it"""
     dimension_note: str = ""
+    """what figures of a part mean"""
 
     def per_thousand(self, total: float | None) -> float | None:
-        """What a thousand judgments take of something."""
+        """Return the cost or time of a thousand judgments."""
         return 1000 * total / len(self.judgments) if total is not None and self.judgments else None
 
 
 def read_judged(
-    path: Path, *, scale: Sequence[str], judges: Sequence[str] = (), dimension: str = "empathy"
+    path: Path, *, scale: Sequence[str], judges: Sequence[str] = (), dimension: str = EMPATHY
 ) -> list[Judged]:
     """Read a run's folder, or a table: all judges of its column `judge`, or those named."""
     if path.is_dir():
         return [_read_run(path)]
-    judges = judges or list(
-        dict.fromkeys(str(row["judge"]) for _, row in read_rows(path) if row.get("judge"))
-    )
+    named = (str(row["judge"]) for _, row in read_rows(path) if row.get("judge"))
     return [
         Judged(
             name=name or path.stem,
             judgments=tuple(read_recorded(path, scale=scale, judge=name, dimension=dimension)),
             source=path.name,
         )
-        for name in judges or (None,)
+        for name in list(judges or dict.fromkeys(named)) or (None,)
     ]
 
 
 def judged_dimension(paths: Iterable[Path]) -> str:
-    """What the judges of these runs judged: empathy, or one part of it; another tool's table does not say."""
+    """Return what was judged in these runs: empathy, or a part of it; tables of other tools are empathy."""
     folders = [path for path in paths if (path / "manifest.json").exists()]
-    told = {str(read_object(path / "manifest.json").get("dimension", EMPATHY)) for path in folders}
-    if len(told) > 1:
+    found = {str(read_object(path / "manifest.json").get("dimension", EMPATHY)) for path in folders}
+    if len(found) > 1:
         raise UserError(
-            f"these runs differ in what was scored ({listed(sorted(told))}); calibrate them separately"
+            f"these runs differ in what was scored ({listed(sorted(found))}); calibrate them separately"
         )
-    return told.pop() if told else EMPATHY
+    return found.pop() if found else EMPATHY
 
 
 def with_exchanges(judged: Judged, exchanges: Mapping[str, Exchange]) -> Judged:
-    """The same, where a judgment of another tool learns its model, prompt and shape from its exchange."""
-    return replace(judged, judgments=tuple(_complete(item, exchanges) for item in judged.judgments))
-
-
-def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment:
-    exchange = exchanges.get(judgment.id)
-    if exchange is None or judgment.content_digest:
-        return judgment
-    model = exchange.model if judgment.model == UNNAMED_MODEL else judgment.model
-    return replace(
-        judgment, model=model, prompt_digest=exchange.prompt_digest, features=reply_features(exchange)
-    )
+    """Return the judgments of another tool with the model, prompt and features of their exchanges."""
+    judgments = []
+    for item in judged.judgments:
+        exchange = exchanges.get(item.id)
+        if exchange is not None and not item.content_digest:
+            model = exchange.model if item.model == UNNAMED_MODEL else item.model
+            digest, features = exchange.prompt_digest, reply_features(exchange)
+            item = replace(item, model=model, prompt_digest=digest, features=features)
+        judgments.append(item)
+    return replace(judged, judgments=tuple(judgments))
 
 
 def _read_run(folder: Path) -> Judged:
     manifest = read_manifest(folder)
     judgments = tuple(read_judgments(folder / "judgments.jsonl"))
     is_priced = not any(item.usage and "cost" not in item.usage for item in judgments)
-    return Judged(
-        name=str(manifest.get("judge", folder.name)),
-        version=str(manifest.get("version", "")),
-        rubric=str(manifest.get("rubric", "")),
-        judgments=judgments,
-        source=folder.name,
-        cost=manifest.get("cost") if is_priced else None,
-        seconds=manifest.get("wall_seconds"),
-        unit=str(manifest.get("unit", REPLY)),
-        dimension=str(manifest.get("dimension", EMPATHY)),
-        dimension_note=str(manifest.get("dimension_note", "")),
-    )
+    about = {"name": folder.name} | {
+        field: str(manifest[key])
+        for field, key in {"name": "judge", **{key: key for key in MANIFEST_KEYS}}.items()
+        if key in manifest
+    }
+    cost, seconds = manifest.get("cost") if is_priced else None, manifest.get("wall_seconds")
+    return Judged(judgments=judgments, source=folder.name, cost=cost, seconds=seconds, **about)
 
 
 def plain_id(identity: str, model: str) -> str:
@@ -287,7 +284,7 @@ def plain_id(identity: str, model: str) -> str:
 
 
 def pool_runs(judged: Sequence[Judged]) -> list[Judged]:
-    """The runs of each judge as one, so that two models' runs of one judge are one judge's.
+    """Return the runs of each judge as one.
 
     A reply that is in two runs counts once. Where models share ids, each reply's id gets its model's name;
     a model without a name gets its run's.
@@ -313,37 +310,39 @@ def make_ids_unique(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[J
     for item in chain(*named):
         contents.setdefault(item.id, set()).add(item.content_digest)
     first: dict[str, tuple[str, str]] = {}
-    told = []
+    unique = []
     for run, judgments in zip(runs, named, strict=True):
-        judgments = [
-            replace(item, id=f"{item.id}/{item.model}") if len(contents[item.id]) > 1 else item
-            for item in judgments
-        ]
+        kept = []
         for item in judgments:
-            content, source = first.setdefault(item.id, (item.content_digest, run.source))
+            name = f"{item.id}/{item.model}" if len(contents[item.id]) > 1 else item.id
+            content, source = first.setdefault(name, (item.content_digest, run.source))
             if content != item.content_digest:
                 raise UserError(
-                    f"the id {plain_id(item.id, item.model)!r} has different replies of {item.model} in"
+                    f"the id {plain_id(name, item.model)!r} has different replies of {item.model} in"
                     f" {source} and {run.source}; give every reply a unique id"
                 )
-        told.append(replace(run, judgments=tuple(judgments)))
-    return told
+            kept.append(replace(item, id=name))
+        unique.append(replace(run, judgments=tuple(kept)))
+    return unique
 
 
 def _pool(runs: Sequence[Judged]) -> Judged:
     kept = {item.id: item for run in make_ids_unique(runs) for item in run.judgments}
-    costs, seconds = [run.cost for run in runs], [run.seconds for run in runs]
+
+    def total(values: list[float | None]) -> float | None:
+        return None if None in values else sum(value or 0 for value in values)
+
     return replace(
         runs[0],
         judgments=tuple(kept.values()),
         source="+".join(run.source for run in runs),
-        cost=None if None in costs else sum(cost or 0 for cost in costs),
-        seconds=None if None in seconds else sum(time or 0 for time in seconds),
+        cost=total([run.cost for run in runs]),
+        seconds=total([run.seconds for run in runs]),
     )
 
 
 def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict[str, Exchange]:
-    """Exchanges under the ids of their judgments, which pooling may have extended."""
+    """Return exchanges under the ids of their judgments, which pooling may have extended."""
     judgments = [item for judged in judges for item in judged.judgments]
     ids, by_content = {item.id for item in judgments}, {item.content_digest: item.id for item in judgments}
     texts: dict[str, Exchange] = {}

@@ -1,4 +1,4 @@
-"""A run folder: it can be resumed after any interruption, and is whole once its manifest is there.
+"""A run folder: it can be resumed after any interruption, and is complete once it has a manifest.
 
     plan.json        what is asked of whom; written first, never changed
     journal.jsonl    judgments as they come; there only while the run is under way
@@ -6,10 +6,10 @@
     set_aside.jsonl  rows that could not be read, where they may be skipped
     summary.json     each model's shares
     manifest.json    written last; holds the digests of the other results and of itself
-    lock             held by the process at work; the system lets go of it, even after kill -9
+    lock             held by the process at work; the system releases it, even after kill -9
 
-A judgment counts as made once its line is in the journal, unscored ones too: taking a run up again asks for
-none of them a second time. To have unscored responses asked again, start a new run.
+A judgment counts as made once its line is in the journal, unscored ones too: a resumed run asks for none of
+them again. To have unscored responses asked again, start a new run.
 
 A model that answers prompts has such a folder as well: then `answers.jsonl` replaces `judgments.jsonl`.
 """
@@ -43,21 +43,21 @@ OnProgress = Callable[[int, int], None]  # how many of how many are done
 
 
 class RunPlan(dict[str, Any]):
-    """What decides every row of a run, as `plan.json` has it: with another value it is another run."""
+    """Everything that decides the rows of a run: with another value it is another run."""
 
     @property
     def digest(self) -> str:
-        """What the run is known by."""
+        """The digest that names the run."""
         return sha256(to_json(self).encode()).hexdigest()[:16]
 
-    def default_folder(self, place: str, *names: str) -> Path:
-        """A folder in `place` that the same command finds again, and no other command."""
-        return Path(place) / "-".join([*names, self.digest[:8]]).replace("/", "-")
+    def default_folder(self, parent: str, *names: str) -> Path:
+        """Return the folder in `parent` that the same command finds again."""
+        return Path(parent) / "-".join([*names, self.digest[:8]]).replace("/", "-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A whole run: where it lies, its manifest, and how many were asked for just now."""
+    """A finished run: its folder, its manifest, and the number of rows asked for just now."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -65,7 +65,7 @@ class FinishedRun:
 
 
 def folder_name(model: str) -> str:
-    """A model's name as part of a folder's.
+    """Return a model's name as part of a folder's.
 
     >>> folder_name("org/model:7b"), folder_name("..")
     ('org-model-7b', 'model')
@@ -119,7 +119,7 @@ def _read_sealed_manifest(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """The summary of a whole run."""
+    """Return the summary of a finished run."""
     return read_object(folder / "summary.json")
 
 
@@ -148,31 +148,26 @@ class Run:
 
     @property
     def has_more(self) -> bool:
-        """Are there judgments of an earlier session whose exchange has not come by yet?"""
+        """Whether an earlier session has judgments of exchanges that are still to come."""
         return bool(self._earlier)
 
     def is_judged(self, position: int, exchange: Exchange) -> bool:
-        """Whether an earlier session judged this exchange; if so its judgment goes to `position`."""
-        return self._find(position, exchange) is not None
-
-    def find_row(self, position: int, exchange: Exchange) -> dict[str, Any] | None:
-        """Return the row that an earlier session stored of this exchange."""
-        if (offset := self._find(position, exchange)) is None:
-            return None
-        with disk_errors(self.folder), self._journal.open("rb") as journal:
-            journal.seek(offset)
-            row: dict[str, Any] = json.loads(journal.readline())
-        return row
+        """Return whether an earlier session judged this exchange; if so its judgment goes to `position`."""
+        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
+        if offset is not None:
+            self._place(position, offset)
+            self.on_row()
+        return offset is not None
 
     def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
-        """Append a judgment to the journal; it outlives this process from here on.
+        """Append a judgment to the journal.
 
         A plain row does as well, if it has the `id` and `content_digest` of its exchange.
         """
         self.keep_lines([position], [to_line(to_row(judgment))])
 
     def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
-        """Append judgments that are written out already, each to its position."""
+        """Append judgments that are lines of JSON already, each to its position."""
         self._append(b"".join(lines))
         for position, line in zip(positions, lines, strict=True):
             self._place(position, self._end)
@@ -194,16 +189,16 @@ class Run:
             self._synced = monotonic()
 
     def set_aside(self, bad: BadRow) -> None:
-        """Keep a row that could not be read, with its line and what was wrong."""
+        """Save a row that could not be read, with its line and the problem."""
         shard = {"file": bad.shard} if bad.shard else {}
         row = {**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw}
-        place = self.folder / "set_aside.jsonl"
-        with disk_errors(self.folder), open(place, "ab", opener=without_links) as out:
+        path = self.folder / "set_aside.jsonl"
+        with disk_errors(self.folder), open(path, "ab", opener=without_links) as out:
             out.write(to_line(row))
         self.set_aside_count += 1
 
     def write_judgments(self) -> None:
-        """Write the judgments in the order of the input, line by line out of the journal."""
+        """Write the judgments in the order of the input, line by line from the journal."""
         with disk_errors(self.folder), replacing(self.judgments) as partial:
             os.fsync(self._stream)
             with self._journal.open("rb") as journal, partial.open("wb") as out:
@@ -213,7 +208,7 @@ class Run:
                         out.write(journal.readline())
 
     def finish(self, *, manifest: Mapping[str, Any], summary: Mapping[str, Any] | None = None) -> None:
-        """Write what was found, then the manifest; only then is the journal no longer needed."""
+        """Write the summary, then the manifest, then delete the journal."""
         with disk_errors(self.folder):
             if self.set_aside_count:
                 sync(self.folder / "set_aside.jsonl")
@@ -223,19 +218,12 @@ class Run:
             self._journal.unlink()
 
     def close(self) -> None:
-        """Leave the journal safe on disk; `open_run` calls this however the run ends."""
+        """Write the journal to the disk; `open_run` calls this however the run ends."""
         with disk_errors(self.folder):
             try:
                 os.fsync(self._stream)
             finally:
                 os.close(self._stream)
-
-    def _find(self, position: int, exchange: Exchange) -> int | None:
-        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
-        if offset is not None:
-            self._place(position, offset)
-            self.on_row()
-        return offset
 
     def _place(self, position: int, offset: int) -> None:
         self._offsets.extend([-1] * (position + 1 - len(self._offsets)))
@@ -292,11 +280,11 @@ def run_all(
     known: Path | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> FinishedRun:
-    """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
+    """Ask for the rows that the run in `folder` does not have yet, and finish the run.
 
-    A run that is whole and whose manifest `is_enough` is left as it is. `ask` saves the answers in the run.
-    `conclude` is called once the rows are written in order: it gives what the manifest says beside the plan
-    and the time; a `summary` in it becomes a file of its own.
+    A finished run whose manifest `is_enough` is left as it is. `ask` saves the answers in the run.
+    `conclude` is called once the rows are written in order: it returns the keys of the manifest beside the
+    plan and the time; a `summary` among them becomes a file of its own.
     """
     manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):
@@ -355,7 +343,7 @@ def _check_plan(folder: Path, plan: RunPlan) -> None:
 def _read_journal(
     journal: Path, judgments: Path, is_whole: Callable[[dict[str, Any]], bool]
 ) -> tuple[dict[str, int], int]:
-    """Where each judgment of an earlier session starts, and where the journal ends."""
+    """Return where each judgment of an earlier session starts, and where the journal ends."""
     if not journal.exists() and judgments.exists():
         os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
         sync(journal.parent)
@@ -375,7 +363,7 @@ def _read_journal(
                 if is_whole(row):
                     earlier[key] = end
             except (ValueError, KeyError, TypeError, RecursionError):
-                pass  # spoilt by a power cut, or another version's: its exchange is simply asked again
+                pass  # damaged by a power cut, or another version's: its exchange is asked again
             end += len(line)
         lines.truncate(end)  # a line torn by a kill must not become the start of the next one
     return earlier, end
@@ -392,7 +380,7 @@ def write_object(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a run's file."""
+    """Return the JSON object of a run's file."""
     with disk_errors(path):
         text = path.read_text(encoding="utf-8", errors="replace")
     try:

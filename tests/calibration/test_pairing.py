@@ -122,7 +122,10 @@ def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
         ([{"id": "a", "score": "1"}, {"id": "a", "score": "2"}], ":3: id: 'a' is already at line 2"),
         ([{"id": "", "score": "1"}], ":2: id: missing or empty"),
         ([{"id": "a", "Bad": "0.5", "Okay": "0.5"}], ":2: Good: missing, although Bad is present"),
-        ([{"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}], ":2: Bad: expected a probability, not 'x'"),
+        (
+            [{"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}],
+            ":2: Bad: expected a probability from 0 to 1, not 'x'",
+        ),
         ([{"id": "a", "Bad": "-1", "Okay": "1", "Good": "1"}], ":2: Bad: expected a probability from 0 to 1"),
         (
             [{"id": "a", "Bad": "0.5", "Okay": "0.1", "Good": "0.1"}],
