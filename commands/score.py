@@ -166,7 +166,6 @@ def score(
         check_explainable(judge, "--explain")
     if html and judge.unit == "reply":
         raise UserError("--html: only for whole conversations; set --unit conversation, or omit --html")
-    to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     judge.use_budget(Budget(max_cost))
     request = ScoringRequest(
         source=source,
@@ -178,6 +177,7 @@ def score(
         seed=seed,
         engine=_choose_engine(judge, max_cost=max_cost, **engine_options),
     )
+    to_explain = find_responses(request, explain)
     again: dict[str, Any] = {}
     try:
         with (
@@ -195,7 +195,7 @@ def score(
         if not as_json:
             say_next(f"in an hour or more: {command_line(ctx, out=again['out'])}")
         ctx.exit(pending.exit_code)
-    explanations = explain_responses(to_explain, judge, scored.folder)
+    explanations = explain_responses(to_explain, judge, scored)
     print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
     if html:
         from empathy_judge.data.files import write_texts
@@ -259,8 +259,6 @@ def _choose_engine(
         raise UserError("--workers: only with --engine ray")
     if engine == "plain":
         return partial(score_batch, wait=wait) if batch else score_exchanges
-    if judge.unit == "conversation":
-        raise UserError("--engine ray: only for replies; use --engine plain for conversations")
     if batch:
         raise UserError("--batch: not with --engine ray; use one of them")
     if max_cost is not None and judge.endpoints:

@@ -105,10 +105,9 @@ def notice_unit(source: Source) -> str:
 
 
 class Exchanges:
-    """Every valid exchange of a source, in order, and the position of the last one: shard, line and part.
+    """Every valid exchange of a source, in order.
 
-    A row may hold several exchanges: `part` counts them. With `unit` a whole conversation, rows that belong
-    to one are joined.
+    A row may hold several exchanges. With `unit` a whole conversation, rows that belong to one are joined.
 
     The id of a row without one is its line; where there are several shards, name and line. An id that
     another model's response has already gets its own model's name behind it.
@@ -127,8 +126,6 @@ class Exchanges:
     ) -> None:
         self.source, self._on_bad, self._unit = as_shards(source), on_bad, unit
         self._needs_reply = needs_reply
-        self.shard = self.line = self.part = 0
-        self.is_renamed = False
         self.tables: list[TableRows] = []
 
     def __iter__(self) -> Iterator[Exchange]:
@@ -141,16 +138,14 @@ class Exchanges:
             rows = TableRows(self.source, shard, on_bad=self._on_bad, needs_reply=self._needs_reply)
             rows.is_whole = self._unit == CONVERSATION
             self.tables.append(rows)
-            for line, part, exchange, raw in _exchanges(rows) if self._needs_reply else _prompts(rows):
+            for line, exchange, raw in _exchanges(rows) if self._needs_reply else _prompts(rows):
                 here = _FirstSeen(exchange.model, shard, line)
                 earlier = seen.setdefault(exchange.id, here)
-                is_renamed = earlier.model != exchange.model
-                if is_renamed:
+                if earlier.model != exchange.model:
                     exchange = replace(exchange, id=f"{exchange.id}/{exchange.model}")
                     rows.has_renamed = True
                     earlier = seen.setdefault(exchange.id, here)
                 if earlier is here:
-                    self.shard, self.line, self.part, self.is_renamed = shard, line, part, is_renamed
                     rows.count += 1
                     yield exchange
                     continue
@@ -187,7 +182,7 @@ class _FirstSeen(NamedTuple):
     line: int
 
 
-Found = tuple[int, int, Exchange, Row]  # an exchange with its line and part, and its row
+Found = tuple[int, Exchange, Row]  # an exchange with its line and its row
 
 
 def _exchanges(rows: TableRows) -> Iterator[Found]:
@@ -200,7 +195,7 @@ def _exchanges(rows: TableRows) -> Iterator[Found]:
         except UserError as problem:
             rows.set_aside(line, f"{problem} (the file is read as {rows.description})", row)
             continue
-        for number, part in enumerate(parts):
+        for part in parts:
             if rows.model and part.get("model") is None:
                 rows.lacks_model = True
             try:
@@ -208,7 +203,7 @@ def _exchanges(rows: TableRows) -> Iterator[Found]:
             except UserError as problem:
                 rows.set_aside(line, str(problem), row)
             else:
-                yield line, number, exchange, row
+                yield line, exchange, row
 
 
 def _prompts(rows: TableRows) -> Iterator[Found]:
@@ -224,7 +219,7 @@ def _prompts(rows: TableRows) -> Iterator[Found]:
                     prompt = replace(prompt, id=prompt.id.removesuffix(f"/{part.get('model')}"))
                 if rows.fit is None or prompt.content_digest not in asked:
                     asked.add(prompt.content_digest)
-                    yield line, 0, prompt, row
+                    yield line, prompt, row
         except UserError as problem:
             rows.set_aside(line, str(problem), row)
 
@@ -374,7 +369,7 @@ def _adapter(kind: type[Any]) -> Any:
     return _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
 
 
-def validate(kind: type[Checked], table: Any, path: str, **named: str | int) -> Checked:
+def validate(kind: type[Checked], table: Any, path: str, /, **named: str | int) -> Checked:
     """Return a record of a table in a file that the user wrote; an error names the file and the field."""
     from pydantic import ValidationError
 

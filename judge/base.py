@@ -51,7 +51,7 @@ DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
 _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first
 
 
-# Whether whoever asked for the judgment at hand has left; a server sets it in the thread that judges.
+# Whether the client that asked for a judgment has disconnected; a server sets it in the thread that judges.
 IS_CANCELLED: ContextVar[Callable[[], bool]] = ContextVar("IS_CANCELLED", default=lambda: False)
 
 
@@ -60,7 +60,7 @@ class Cancelled(Exception):
 
 
 def raise_if_cancelled() -> None:
-    """Raise `Cancelled` where nobody waits any more; every run of a network begins with this."""
+    """Raise `Cancelled` if the client has disconnected; every run of a network begins with this."""
     if IS_CANCELLED.get()():
         raise Cancelled
 
@@ -75,7 +75,7 @@ class AskedServer(Protocol):
 
 
 class Judge(ABC):
-    """Estimates how people would rate one exchange, or says that it cannot, and why.
+    """An estimator of how people would rate one exchange; where it cannot judge one, it gives the reason.
 
     A subclass sets `name`, `version`, `rubric` and `concurrency` and defines `judge`; the rest has defaults.
     `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once.
@@ -92,7 +92,6 @@ class Judge(ABC):
     rated: RatedRange | None = None  # the replies it learned from; others are counted as outside of these
     folder: Path | None = None  # of its weights, where its calibration may lie
     asked_judges: tuple["Judge", ...] = ()  # the judges of which this one is made
-    component_names: tuple[str, ...] = ()  # what its judgments have probabilities of beside the labels
 
     @abstractmethod
     def judge(self, exchange: Exchange) -> Judgment:
@@ -104,7 +103,7 @@ class Judge(ABC):
 
     @property
     def score_stream(self) -> Callable[..., None] | None:
-        """What scores a whole input at once, where one reply at a time would be slow."""
+        """The function that scores a whole input at once, where one reply at a time would be slow."""
         return None
 
     def count_runs(self, exchange: Exchange) -> int:
@@ -224,7 +223,7 @@ def load_both_units(name: str) -> tuple[Judge, Judge]:
 
 
 def known_judges() -> list[str]:
-    """The names of all judges: ours, and those that installed packages offer."""
+    """Return the names of all judges: ours, and those that installed packages offer."""
     return sorted({*JUDGES, *_offered()})
 
 
@@ -234,7 +233,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _find_class(kind: str, place: str) -> Any:
-    """The class of a judge; a name of this program is never another package's."""
+    """Return the class of a judge; a name of this program is never another package's."""
     if kind in JUDGES:
         return EntryPoint(kind, JUDGES[kind], OTHERS).load()
     if kind not in _offered():
@@ -291,7 +290,7 @@ def option_types(make: Any) -> dict[str, Any]:
 
 
 def _find(named: Any, folder: Path) -> Any:
-    """Files as they are found from here: beside the file that names them, if they are there."""
+    """Return files as they are found from here: beside the file that names them, if they are there."""
     if isinstance(named, list):
         return [_find(item, folder) for item in named]
     beside = folder / named

@@ -10,11 +10,10 @@ from empathy_judge.judge.panel import CompositeJudge, split_rationale
 
 
 class CascadeJudge(CompositeJudge):
-    """Asks `first`, the local classifier unless named; `second` only where the first is not sure enough.
+    """Asks `first`, the local classifier unless named; `second` only where the first is not certain enough.
 
-    Sure is a likeliest label with a probability of `ask_below` or more.
-    What the first leaves unscored goes to the second, too; what the second leaves unscored stays so: the
-    first was asked for its word and had none that could be relied on.
+    The first is certain where its likeliest label has a probability of `ask_below` or more. What it leaves
+    unscored goes to the second, too; what the second leaves unscored stays so.
     """
 
     name = "cascade"
@@ -51,7 +50,7 @@ class CascadeJudge(CompositeJudge):
         )
 
     def report(self, judgments: Iterable[Judgment]) -> list[str]:
-        """How often the second judge was asked in a run, and what not asking it saved."""
+        """Report how often the second judge was asked in a run, and what not asking it saved."""
         asked = total = 0
         paid = 0.0
         for judgment in judgments:

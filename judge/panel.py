@@ -1,4 +1,4 @@
-"""Several judges as one: their probabilities combined, and what each of them said kept beside the result."""
+"""Several judges as one: their probabilities combined, and the judgment of each saved beside the result."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 from threading import BoundedSemaphore
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
@@ -24,38 +24,13 @@ class Member:
     name: str
     judge: Judge
     # The whole may run more threads than this part takes: a local network is slower with too many.
-    places: BoundedSemaphore = field(repr=False)
+    slots: BoundedSemaphore = field(repr=False)
 
     def ask(self, exchange: Exchange) -> Judgment:
         """Ask for its judgment, in turn with the other threads."""
-        with self.places:
+        with self.slots:
             raise_if_cancelled()
             return self.judge.judge(exchange)
-
-
-def load_members(names: Sequence[str]) -> list[Member]:
-    """Load judges by name or TOML file, under names of their own; they share rubric and budget."""
-    members: list[Member] = []
-    for given in names:
-        judge = load_judge(given)
-        stem = Path(given).stem if given.endswith(".toml") else given
-        taken = sum(member.name.partition("#")[0] == stem for member in members)
-        name = f"{stem}#{taken + 1}" if taken else stem
-        members.append(Member(name=name, judge=judge, places=BoundedSemaphore(judge.concurrency)))
-    first = members[0]
-    for number, member in enumerate(members[1:], start=1):
-        if member.judge.rubric.digest != first.judge.rubric.digest:
-            raise UserError(
-                f"{first.name} judges by the rubric {first.judge.rubric.name!r} and {member.name} by "
-                f"{member.judge.rubric.name!r}; all members need the same rubric"
-            )
-        for other in members[:number]:
-            if (other.judge.name, other.judge.version) == (member.judge.name, member.judge.version):
-                raise UserError(f"{other.name} and {member.name} are the same judge; list each judge once")
-    budget = Budget()
-    for member in members:
-        member.judge.use_budget(budget)
-    return members
 
 
 class CompositeJudge(Judge):
@@ -63,18 +38,32 @@ class CompositeJudge(Judge):
 
     caveats: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, judges: Sequence[str]) -> None:
-        self.members = load_members(judges)
-        self.rubric = self.members[0].judge.rubric
+    def __init__(self, specs: Sequence[str]) -> None:
+        self.members: list[Member] = []
+        for spec in specs:
+            judge, stem = load_judge(spec), Path(spec).stem if spec.endswith(".toml") else spec
+            taken = sum(member.name.partition("#")[0] == stem for member in self.members)
+            name = f"{stem}#{taken + 1}" if taken else stem
+            for other in self.members:
+                if other.judge.rubric.digest != judge.rubric.digest:
+                    raise UserError(
+                        f"{other.name} judges by the rubric {other.judge.rubric.name!r} and {name} by "
+                        f"{judge.rubric.name!r}; all members need the same rubric"
+                    )
+                if (other.judge.name, other.judge.version) == (judge.name, judge.version):
+                    raise UserError(f"{other.name} and {name} are the same judge; list each judge once")
+            self.members.append(Member(name=name, judge=judge, slots=BoundedSemaphore(judge.concurrency)))
         self.asked_judges = tuple(member.judge for member in self.members)
+        self.use_budget(Budget())
+        self.rubric = self.asked_judges[0].rubric
         self.concurrency = max(judge.concurrency for judge in self.asked_judges)
         warnings = [*(judge.caveat for judge in self.asked_judges), *self.caveats]
         self.caveat = " ".join(dict.fromkeys(filter(None, warnings)))
         self.rated = next((judge.rated for judge in self.asked_judges if judge.rated), None)
 
     def digest(self, *rule: object) -> str:
-        """Name the version that follows from the members and the rule by which they judge together."""
-        versions = [[member.judge.name, member.judge.version] for member in self.members]
+        """Return the version that follows from the members and the rule by which they judge together."""
+        versions = [[judge.name, judge.version] for judge in self.asked_judges]
         return digest_json([self.name, versions, *rule])[:12]
 
 
@@ -115,22 +104,21 @@ class PanelJudge(CompositeJudge):
         self.version = self.digest(combine, allow_missing)
 
     def judge(self, exchange: Exchange) -> Judgment:
-        judgments: list[Judgment] = []
+        judgments: dict[str, Judgment] = {}
         missing: list[str] = []
         for member in self.members:
-            judgment = member.ask(exchange)
-            judgments.append(judgment)
+            judgment = judgments[member.name] = member.ask(exchange)
             if judgment.probabilities is None:
                 missing.append(f"{judgment.unscored or 'no probabilities'} (of {member.name})")
                 if not self.allow_missing:
-                    break  # whatever the others say, it stays unscored: they need not be paid for
-        if missing and (not self.allow_missing or len(missing) == len(judgments)):
-            panel = unscored(exchange, missing[0])
+                    break  # the exchange stays unscored: the others need not be paid for
+        given = [item.probabilities for item in judgments.values() if item.probabilities is not None]
+        if given and (self.allow_missing or not missing):
+            panel = judgment_of(exchange, combine(given, self.combine))
         else:
-            probabilities = [item.probabilities for item in judgments if item.probabilities is not None]
-            panel = judgment_of(exchange, combine(probabilities, self.combine))
-        usage = add_usage(judgment.usage for judgment in judgments) or None
-        return replace(panel, rationale=_tell(self.members, judgments), usage=usage)
+            panel = unscored(exchange, missing[0])
+        usage = add_usage(judgment.usage for judgment in judgments.values()) or None
+        return replace(panel, rationale=_write_rationale(judgments), usage=usage)
 
 
 def combine(probabilities: Sequence[Probabilities], how: Literal["mean", "median"]) -> Probabilities:
@@ -150,14 +138,14 @@ def combine(probabilities: Sequence[Probabilities], how: Literal["mean", "median
     return {"Bad": max(0.0, 1 - okay), "Okay": max(0.0, okay - good), "Good": good}
 
 
-def _tell(members: Sequence[Member], judgments: Sequence[Judgment]) -> str:
-    """Suspected injections, a line each, then what every member said as compact JSON."""
+def _write_rationale(judgments: Mapping[str, Judgment]) -> str:
+    """Return the suspected injections, a line each, then the judgment of every member as compact JSON."""
     flags: dict[str, None] = {}
-    rows: dict[str, Any] = {}
-    for member, judgment in zip(members, judgments, strict=False):  # the rest were not asked
+    rows: dict[str, object] = {}
+    for name, judgment in judgments.items():
         injections, rest = split_rationale(judgment.rationale)
         flags |= dict.fromkeys(injections)
-        row: dict[str, Any] = {**(judgment.probabilities or {"unscored": judgment.unscored})}
-        row |= {"components": judgment.components} if judgment.components else {}
-        rows[member.name] = row | ({"said": rest} if rest else {})
+        components = {"components": judgment.components} if judgment.components else {}
+        said = {"said": rest} if rest else {}
+        rows[name] = {**(judgment.probabilities or {"unscored": judgment.unscored}), **components, **said}
     return "\n".join([*flags, json.dumps(rows, ensure_ascii=False, separators=(",", ":"))])

@@ -1,4 +1,4 @@
-"""Score a file of responses: judge every row into a run folder, and correct each model's shares."""
+"""Score a file of replies: judge every row into a run folder, and correct each model's shares."""
 
 import math
 import platform
@@ -21,20 +21,12 @@ from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
 from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from empathy_judge.calibration.shares.correction import RefusedShares, correct_shares
 from empathy_judge.calibration.shares.tally import Tally, model_shares, replies_digest
+from empathy_judge.data import runs, tables
 from empathy_judge.data.crisis import READING_LIST, Flags
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_range import OutsideCount, say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
-from empathy_judge.data.runs import (
-    FinishedRun,
-    OnProgress,
-    Run,
-    RunPlan,
-    find_known,
-    read_manifest,
-    read_summary,
-    run_all,
-)
+from empathy_judge.data.runs import OnProgress, Run
 from empathy_judge.data.storage import (
     Columns,
     Shards,
@@ -44,15 +36,6 @@ from empathy_judge.data.storage import (
     digest_source,
     find_sources,
     unique_names,
-)
-from empathy_judge.data.tables import (
-    BadRow,
-    Exchanges,
-    notice_unit,
-    read_judgments,
-    stop_at_bad_row,
-    to_row,
-    write_rows,
 )
 from empathy_judge.data.text import money
 from empathy_judge.judge.base import DEFAULT, Judge, load_judge
@@ -179,9 +162,8 @@ class RunSummary:
         return {**plain, "confidence": CONFIDENCE, "draws": DRAWS}
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the summary of a complete run."""
-        row = read_summary(folder)
+    def from_dict(cls, row: Mapping[str, Any]) -> Self:
+        """Read what `as_dict` returned."""
         values = {item.name: row[item.name] for item in fields(cls)}
         values |= {name: tuple(row[name]) for name in ("caveats", "report")}
         return cls(**values | {"models": tuple(map(ScoredModel.from_dict, row["models"]))})
@@ -205,7 +187,7 @@ def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummarizedRun(FinishedRun):
+class SummarizedRun(runs.FinishedRun):
     """A complete run of a judge, and its summary."""
 
     summary: RunSummary
@@ -216,8 +198,8 @@ class SummarizedRun(FinishedRun):
         return self.summary.models
 
     def judgments(self) -> Iterator[Judgment]:
-        """Every judgment, in the order of the input."""
-        return read_judgments(self.folder / "judgments.jsonl")
+        """Yield the judgments in the order of the input."""
+        return tables.read_judgments(self.folder / "judgments.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +220,10 @@ class ScoringRequest:
     seed: int = 0
     engine: Callable[..., None] = score_exchanges
 
-    def exchanges(self, on_bad: Callable[[BadRow], None]) -> Exchanges:
+    def exchanges(self, on_bad: Callable[[tables.BadRow], None]) -> tables.Exchanges:
         """Read the exchanges; `on_bad` gets the rows to skip, if these may be skipped."""
-        on_bad = on_bad if self.skip_invalid else stop_at_bad_row
-        return Exchanges(self.source, on_bad=on_bad, unit=self.judge.unit)
+        on_bad = on_bad if self.skip_invalid else tables.stop_at_bad_row
+        return tables.Exchanges(self.source, on_bad=on_bad, unit=self.judge.unit)
 
     def is_met_by(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether a finished run has all that is requested."""
@@ -252,8 +234,63 @@ class ScoringRequest:
         return bool(is_as_far and manifest["seed"] == self.seed and manifest["unit"] == self.judge.unit)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringPlan:
+    """A request whose rows were all read: what is refused, is refused before the first judgment."""
+
+    request: ScoringRequest
+    calibration: CalibrationChoice
+    total: int
+    notes: Sequence[str]
+    fits: FitCollector
+    plan: runs.RunPlan
+    folder: Path
+
+
+def plan_scoring(request: ScoringRequest) -> ScoringPlan:
+    """Read every row of a request; refuse bad rows, and a file with nothing to judge."""
+    check_source(request.source)
+    judge, calibration = request.judge, request.calibration
+    if not isinstance(calibration, CalibrationChoice):
+        calibration = find_calibration(judge, calibration, today=date.today())
+    bad: list[tables.BadRow] = []
+    exchanges = request.exchanges(lambda row: None if bad else bad.append(row))
+    fits, total = FitCollector(judge.unit), 0
+    for exchange in islice(exchanges, request.limit):
+        fits.add(exchange)
+        total += 1
+    if not total:
+        problem = f"no row can be read; the first: {bad[0]}" if bad else "the file has no rows"
+        raise UserError(f"{request.source}: nothing to score: {problem}")
+    plan = plan_run(request.source, judge, calibration=calibration.digest)
+    folder = request.out or plan.default_folder("runs", as_shards(request.source).stem, judge.name)
+    notes = exchanges.notes()
+    if judge.endpoints and not (folder / "manifest.json").exists():
+        notes += _describe_cost(request, total)
+    return ScoringPlan(
+        request=request,
+        calibration=calibration,
+        total=total,
+        notes=notes,
+        fits=fits,
+        plan=plan,
+        folder=folder,
+    )
+
+
+def _describe_cost(request: ScoringRequest, total: int) -> list[str]:
+    """Estimate from the first replies what a judge's servers may charge."""
+    judge = request.judge
+    exchanges = islice(request.exchanges(lambda bad: None), COST_SAMPLE)
+    costs = [judge.most_cost(exchange) for exchange in exchanges]
+    if None in costs:
+        return [f"{judge.name}: the cost is unknown, because no list price is known for the model"]
+    most = total * sum(filter(None, costs)) / max(1, len(costs))
+    return [f"{judge.name}: {total:,} {NOUNS[judge.unit]} cost at most about {money(most)}"] if most else []
+
+
 def score_file(
-    request: ScoringRequest,
+    request: ScoringRequest | ScoringPlan,
     *,
     on_progress: OnProgress = lambda done, total: None,
     on_start: Callable[[Path], object] = lambda folder: None,
@@ -263,62 +300,55 @@ def score_file(
 
     `on_read` gets notes on how the file was read, and `on_start` the run's folder.
     """
-    source, judge, chosen = as_shards(request.source), request.judge, request.calibration
-    check_source(source)
-    if not isinstance(chosen, CalibrationChoice):
-        chosen = find_calibration(judge, chosen, today=date.today())
-    # All is read before the first reply is judged: a bad row is found in seconds, not after hours.
-    fits = FitCollector(judge.unit)
-    total, notes = _survey(request, fits.add)
-    plan = plan_run(source, judge, calibration=chosen.digest)
-    folder = request.out or plan.default_folder("runs", source.stem, judge.name)
-    is_new = not (folder / "manifest.json").exists()
-    on_read([*notes, *(_describe_cost(request, total) if is_new else ())])
+    planned = request if isinstance(request, ScoringPlan) else plan_scoring(request)
+    request, folder, calibration = planned.request, planned.folder, planned.calibration
+    judge, made = request.judge, list[RunSummary]()
+    on_read(planned.notes)
     if request.engine is score_exchanges:
-        judge.prepare(total)
+        judge.prepare(planned.total)
     on_start(folder)
-    made: list[RunSummary] = []
 
     def ask(run: Run) -> None:
         request.engine(judge, request.exchanges(run.set_aside), run, limit=request.limit)
 
     def conclude(run: Run) -> dict[str, Any]:
-        judged = partial(read_judgments, run.judgments)
         summary, cost = summarize(
-            judged, judge, chosen, seed=request.seed, set_aside=run.set_aside_count, fits=fits.result()
+            partial(tables.read_judgments, run.judgments),
+            judge,
+            calibration,
+            seed=request.seed,
+            set_aside=run.set_aside_count,
+            fits=planned.fits.result(),
         )
-        # As a later call reads it, digit by digit.
-        models = tuple(ScoredModel.from_dict(model.as_dict()) for model in summary.models)
-        made.append(replace(summary, models=models))
         if summary.flagged["count"]:
-            write_reading_list(folder, source, judge.unit)
-        return {
-            "unit": judge.unit,
+            _write_reading_list(request, run.judgments)
+        plain = summary.as_dict()
+        made.append(RunSummary.from_dict(plain))  # as a later call reads it, digit by digit
+        shared = ("unit", "dimension", "dimension_note", "seed", "counts", "outside")
+        return {name: plain[name] for name in shared} | {
             "judge_option": judge.spec or judge.name,
-            "dimension": summary.dimension,
-            "dimension_note": summary.dimension_note,
-            "seed": request.seed,
             "limit": request.limit,
             "runtime": f"onnxruntime {version('onnxruntime')}, Python {platform.python_version()}",
             "machine": f"{platform.machine()} {platform.system()}",
-            "counts": summary.counts,
-            "outside": summary.outside,
             "cost": cost,
-            "summary": summary.as_dict(),
+            "summary": plain,
         }
 
-    run = run_all(
+    run = runs.run_all(
         folder,
-        plan,
-        total=total,
+        planned.plan,
+        total=planned.total,
         ask=ask,
         conclude=conclude,
         is_enough=request.is_met_by,
-        known=find_known(folder, plan) if request.out is None else None,
+        known=runs.find_known(folder, planned.plan) if request.out is None else None,
         on_progress=on_progress,
     )
-    # The note of a finished run may be of another day.
-    summary = made[0] if made else replace(RunSummary.read(folder), calibration_note=chosen.note)
+    if made:
+        summary = made[0]
+    else:  # the note of a finished run may be of another day
+        read = RunSummary.from_dict(runs.read_summary(folder))
+        summary = replace(read, calibration_note=calibration.note)
     return SummarizedRun(folder=folder, manifest=run.manifest, asked=run.asked, summary=summary)
 
 
@@ -348,15 +378,14 @@ def score_files(
     Without `judges` it is the judge of the runs among `paths`. All of them spend from one budget. `check` is
     called with the files before anything is scored; `watch` shows a file's progress.
     """
-    folders = [path for path in paths if path.is_dir()]
     files = [path for path in paths if not path.is_dir()]
     names = dict(zip(files, unique_names([str(path) for path in files]), strict=True))
     sources: dict[Path, Shards] = {
         path: replace(find_sources([path], columns), models=(names[path],)) for path in files
     }
     check(sources)
-    units = {notice_unit(source) for source in sources.values()}
-    manifests = [read_manifest(folder) for folder in folders]  # a changed run is refused before any scoring
+    manifests = [runs.read_manifest(path) for path in paths if path.is_dir()]
+    units = {tables.notice_unit(source) for source in sources.values()}
     units |= {manifest["unit"] for manifest in manifests}
     if len(units) > 1:
         raise UserError(
@@ -366,30 +395,27 @@ def score_files(
     default = manifests[0]["judge_option"] if manifests else DEFAULT
     (unit,) = units
     loaded = [load_judge(name, unit=unit) for name in dict.fromkeys(judges or [default])]
-    budget = Budget(max_cost)
-    scored: dict[Path, list[Path]] = {path: [] for path in files}
-    notes: list[str] = []
-
-    def tell(lines: Sequence[str]) -> None:
-        on_read([line for line in lines if line not in notes])
-        notes.extend(lines)
-
-    for judge in loaded:
-        judge.use_budget(budget)
-        for path in files:
-            with watch(path, judge) as on_progress:
-                request = ScoringRequest(
-                    source=sources[path], judge=judge, calibration=calibration, skip_invalid=skip_invalid
-                )
-                run = score_file(request, on_progress=on_progress, on_read=tell)
-            scored[path].append(run.folder)
-    if budget.spent:
-        tell([f"spent on language models: {money(budget.spent)}"])
-    every = [folder for folders in scored.values() for folder in folders]
-    if len(set(every)) < len(every):
+    planned = {
+        (judge, path): plan_scoring(
+            ScoringRequest(source=source, judge=judge, calibration=calibration, skip_invalid=skip_invalid)
+        )
+        for judge in loaded
+        for path, source in sources.items()
+    }
+    if len({plan.folder for plan in planned.values()}) < len(loaded) * len(files):
         raise UserError(
             "the same replies or the same judge are passed twice; pass each file and each judge once"
         )
+    budget = Budget(max_cost)
+    for judge in loaded:
+        judge.use_budget(budget)
+    on_read(list(dict.fromkeys(note for plan in planned.values() for note in plan.notes)))
+    for (judge, path), plan in planned.items():
+        with watch(path, judge) as on_progress:
+            score_file(plan, on_progress=on_progress)
+    if budget.spent:
+        on_read([f"spent on language models: {money(budget.spent)}"])
+    scored = {path: [planned[judge, path].folder for judge in loaded] for path in files}
     return ScoredFiles(
         runs=tuple(run for path in paths for run in scored.get(path, [path])),
         labels={folder: names[path] for path, folders in scored.items() for folder in folders},
@@ -397,68 +423,31 @@ def score_files(
     )
 
 
-def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
-    """Write the texts of a run's flagged responses, as a file of responses that names the danger too."""
-    flags = {item.id: item.flag for item in read_judgments(folder / "judgments.jsonl") if item.flag}
-    every = Exchanges(source, on_bad=lambda bad: None, unit=unit)
-    exchanges = (item for item in every if item.id in flags)
-    write_rows(folder / READING_LIST, ({**to_row(item), "danger": flags[item.id]} for item in exchanges))
+def _write_reading_list(request: ScoringRequest, judgments: Path) -> None:
+    """Write the flagged replies beside the judgments, as a file of replies that also names the danger."""
+    flags = {item.id: item.flag for item in tables.read_judgments(judgments) if item.flag}
+    flagged = (item for item in request.exchanges(lambda bad: None) if item.id in flags)
+    rows = ({**tables.to_row(item), "danger": flags[item.id]} for item in flagged)
+    tables.write_rows(judgments.with_name(READING_LIST), rows)
 
 
-def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> RunPlan:
-    """What a run of this judge over these responses, with the calibration of this digest, is known by."""
-    return RunPlan(
+def plan_run(source: Source, judge: Judge, *, calibration: str | None = None) -> runs.RunPlan:
+    """Return what identifies a run of this judge over this source, with the calibration of this digest."""
+    return runs.RunPlan(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,
-        input=digest_source(responses),
+        input=digest_source(source),
         calibration=calibration,
     )
 
 
-def _survey(request: ScoringRequest, on_row: Callable[[Exchange], object]) -> tuple[int, list[str]]:
-    """Count what there is to judge, and return how it was read; refuse a file with nothing to judge."""
-    bad: list[BadRow] = []
-    exchanges = request.exchanges(lambda row: None if bad else bad.append(row))
-    count = 0
-    for exchange in islice(exchanges, request.limit):
-        on_row(exchange)
-        count += 1
-    if not count:
-        problem = f"no row can be read; the first: {bad[0]}" if bad else "the file has no rows"
-        raise UserError(f"{request.source}: nothing to score: {problem}")
-    return count, exchanges.notes()
-
-
-def _describe_cost(request: ScoringRequest, total: int) -> list[str]:
-    """Estimate from the first replies what a judge's servers may charge; nothing without a server."""
-    judge = request.judge
-    if not judge.endpoints:
-        return []
-    exchanges = Exchanges(request.source, on_bad=lambda bad: None, unit=judge.unit)
-    costs = [judge.most_cost(exchange) for exchange in islice(exchanges, COST_SAMPLE)]
-    if None in costs:
-        return [f"{judge.name}: the cost is unknown, because no list price is known for the model"]
-    most = total * sum(filter(None, costs)) / max(1, len(costs))
-    return [f"{judge.name}: {total:,} {NOUNS[judge.unit]} cost at most about {money(most)}"] if most else []
-
-
-def find_responses(
-    responses: Source,
-    ids: Iterable[str],
-    *,
-    limit: int | None = None,
-    skip_invalid: bool = False,
-    unit: str = REPLY,
-) -> list[Exchange]:
-    """The responses with these ids, in the order asked for; an unknown id is refused with some known ones."""
+def find_responses(request: ScoringRequest, ids: Iterable[str]) -> list[Exchange]:
+    """Return the replies with these ids, in the order given; refuse an unknown id, and name similar ones."""
     wanted = dict.fromkeys(ids)
     chosen: dict[str, Exchange] = {}
     seen: list[str] = []
-    if not wanted:
-        return []
-    on_bad = (lambda bad: None) if skip_invalid else stop_at_bad_row
-    for exchange in islice(Exchanges(responses, on_bad=on_bad, unit=unit), limit):
+    for exchange in islice(request.exchanges(lambda bad: None), request.limit) if wanted else ():
         if exchange.id in wanted:
             chosen[exchange.id] = exchange
         if len(seen) < GUESSES:
@@ -466,18 +455,16 @@ def find_responses(
     for identity in wanted:
         if identity not in chosen:
             some = get_close_matches(identity, seen, n=3) or seen[:3]
-            among = f" among the first {limit:,}" if limit else ""
+            among = f" among the first {request.limit:,}" if request.limit else ""
             hint = f"; known ids are, for example, {', '.join(map(repr, some))}" if some else ""
             raise UserError(f"--explain: no reply has the id {identity!r}{among}{hint}")
     return [chosen[identity] for identity in wanted]
 
 
-def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path) -> list[Explanation]:
-    """What drove the score of each; the run's own judgments stand for the whole replies."""
-    if not exchanges:
-        return []
+def explain_responses(exchanges: Sequence[Exchange], judge: Judge, run: SummarizedRun) -> list[Explanation]:
+    """Explain the score of each reply; the run's own judgments are those of the whole replies."""
     ids = {exchange.id for exchange in exchanges}
-    whole = {item.id: item for item in read_judgments(folder / "judgments.jsonl") if item.id in ids}
+    whole = {item.id: item for item in run.judgments() if item.id in ids} if ids else {}
     return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
 
 
@@ -502,25 +489,16 @@ def summarize(
         flags.add(judgment)
         outside_count.add(judgment.features if judgment.unscored is None else None)
         cost += (judgment.usage or {}).get("cost", 0.0)
-    unit, outside = judge.unit, outside_count.as_dict()
-    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
-    corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
-    caveats = [
-        judge.rubric.note,
-        CORRECTED if calibrated.calibration else CAVEAT[unit],
-        judge.caveat,
-        *say_outside(outside, unit, with_situations=True),
-    ]
+    unit, outside, calibration = judge.unit, outside_count.as_dict(), calibrated.calibration
+    corrected = correct_shares(tally, calibration) if calibration else {}
     scored = []
-    for item in models:
+    for item in model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS):
         fit, level, shares = fits.get(item.model), corrected.get(item.model), item.shares
         if unit == CONVERSATION:
             shares = {label: Estimate(share.value, None) for label, share in shares.items()}
-        replies = replies_digest(tally.replies.get(item.model, 0))
-        correction = calibrated.calibration
-        is_rated = correction is not None and correction.rated_shares(item.model, replies) is not None
         if fit is not None and fit.state == UNRESPONSIVE:
             level = RefusedShares(fit_messages(fit)[0])
+        replies = replies_digest(tally.replies.get(item.model, 0))
         scored.append(
             ScoredModel(
                 name=item.model,
@@ -529,9 +507,16 @@ def summarize(
                 shares=shares,
                 corrected=level,
                 fit=fit,
-                is_rated=is_rated,
+                is_rated=calibration is not None
+                and calibration.rated_shares(item.model, replies) is not None,
             )
         )
+    caveats = [
+        judge.rubric.note,
+        CORRECTED if calibration else CAVEAT[unit],
+        judge.caveat,
+        *say_outside(outside, unit, with_situations=True),
+    ]
     summary = RunSummary(
         unit=unit,
         judge=judge.name,
@@ -541,15 +526,15 @@ def summarize(
         calibration_note=calibrated.note,
         seed=seed,
         counts={
-            "judged": sum(item.scored for item in models),
-            "unscored": sum(sum(item.unscored.values()) for item in models),
+            "judged": sum(item.judged for item in scored),
+            "unscored": sum(sum(item.unscored.values()) for item in scored),
             "set_aside": set_aside,
         },
         flagged=flags.as_dict(),
         rated=to_plain(judge.rated),
         outside=outside,
         models=tuple(sorted(scored, key=_rank)),
-        caveats=tuple(caveat for caveat in caveats if caveat),
+        caveats=tuple(filter(None, caveats)),
         report=tuple(judge.report(read())),
         dimension=judge.rubric.dimension,
         dimension_note=judge.rubric.note if judge.rubric.is_part else "",

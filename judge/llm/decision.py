@@ -47,7 +47,6 @@ class DecisionJudge(LanguageModelJudge):
             raise UserError("the decision judge needs model: set it in a TOML file and pass that file")
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
-        self.component_names = tuple(self.rubric.components)
         self.protocol, self.batch_path = protocol, f"/{protocol}"
         self.endpoint = Endpoint(**endpoint, price_kind="decision")
         self.concurrency = self.endpoint.concurrency

@@ -41,7 +41,7 @@ def has_judge(node: Any) -> bool:
     """Whether a process that judges runs on a node."""
     (raylet,) = node.all_processes["raylet"]
     children = psutil.Process(raylet.process.pid).children(recursive=True)
-    return any(child.name().startswith("ray::MapWor") for child in children)
+    return any(child.name().startswith("ray::Worker") for child in children)
 
 
 def test_a_node_is_killed_and_another_joins(cluster: Any, tmp_path: Path) -> None:

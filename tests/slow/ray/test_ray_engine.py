@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rows import make_rows, write_many, write_shards
 
 from empathy_judge.commands import main as cli
-from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.errors import OperationalError
 from empathy_judge.data.runs import OnProgress
 from empathy_judge.data.storage import find_source, find_sources
 from empathy_judge.judge.base import load_judge
@@ -63,7 +63,7 @@ def assert_same(one: Path, other: Path, *more: str) -> None:
 def workers_of(process: int | None = None) -> list[psutil.Process]:
     """The processes that judge."""
     found = psutil.Process(process).children(recursive=True)
-    return [item for item in found if item.name().startswith("ray::MapWor")]
+    return [item for item in found if item.name().startswith("ray::Worker")]
 
 
 class Killing:
@@ -161,15 +161,6 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, options: li
     result = CliRunner().invoke(cli.main, words)
     assert result.exit_code == 2
     assert said in result.stderr
-
-
-def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
-    import fsspec
-
-    with fsspec.open("memory://rows/a.jsonl", "w") as out:
-        out.write(json.dumps(next(make_rows(1))))
-    with pytest.raises(UserError, match="exists in this process only"):
-        score("memory://rows/a.jsonl", tmp_path / "run", workers=1)
 
 
 @pytest.mark.campaign
