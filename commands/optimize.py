@@ -1,6 +1,7 @@
 """The command `optimize`: better instructions for an LLM judge, found with human ratings."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,10 @@ def optimize(
     Example:
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
-    from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, tune
-    from empathy_judge.reports.training_tables import print_tuned
+    from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, optimize_file
 
     try:
-        tuned = tune(
+        record = optimize_file(
             exchanges,
             ratings,
             out,
@@ -76,7 +76,41 @@ def optimize(
             "or --max-cost, which save the best candidate"
         ) from interrupt
     if as_json:
-        click.echo(json.dumps(tuned, indent=2))
+        click.echo(json.dumps(record, indent=2))
     else:
-        print_tuned(tuned)
+        print_optimized(record)
         say_next(f'write program = "{out}" into {judge_name}, and score with --judge {judge_name}')
+
+
+def print_optimized(record: Mapping[str, Any]) -> None:
+    """Print the figures before and after an optimization, and how to read them."""
+    from empathy_judge.data.records import LABELS
+    from empathy_judge.data.text import show
+    from empathy_judge.reports.page import Table, row
+    from empathy_judge.reports.terminal import open_screen, print_lines, print_tables
+
+    held_out, replies = record["held_out"], record["replies"]
+    unscored, sides = held_out["unscored"], ("before", "after", "difference")
+    table = Table(
+        head=("held out", *sides),
+        rows=(
+            row("agreement", *(show(held_out["qwk"][side], digits=3) for side in sides)),
+            row("unscored", unscored["before"], unscored["after"], ""),
+        ),
+    )
+    apart = "prompts and rating batches" if record["batches_apart"] else "prompts, not rating batches,"
+    stopped = f"; stopped early: {record['stopped']}" if record["stopped"] else ""
+    screen = open_screen()
+    print_tables([table], screen)
+    print_lines(
+        [
+            f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
+            f"apart from the others; labels are {', '.join(LABELS)}",
+            f"trained on {replies['to learn from']:,} replies, selected on {replies['to choose by']:,} others"
+            f" from {record['candidates']:,} candidates",
+            "agreement: weighted kappa, 0 is chance and 1 perfect",
+            f"{record['calls']:,} calls, {record['cost']:.4f} USD{stopped}",
+            f"program {record['program']}",
+        ],
+        screen,
+    )

@@ -4,10 +4,11 @@ import io
 import logging
 import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table
 from empathy_judge.calibration.bootstrap import resample_clusters, sample, value_of
-from empathy_judge.calibration.estimate import UNDEFINED
+from empathy_judge.calibration.estimate import UNDEFINED, Integers
 from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
 from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
 from empathy_judge.data.records import LABELS, label_of
@@ -23,14 +24,14 @@ from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.llm import judge_prompt
 from empathy_judge.judge.llm.answers import Answer, read_message, strip_thoughts
-from empathy_judge.judge.llm.chat import Chat
-from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint
+from empathy_judge.judge.llm.endpoint import CallFailed
 from empathy_judge.judge.llm.judge_prompt import PromptForm
 from empathy_judge.judge.llm.prompted import PromptedJudge
 
 DRAWS: Final = 2000
 MIN_TOKENS: Final = 1024  # instructions are longer than a judgment
 STEP_CALLS: Final = 8  # for a new candidate, before it is asked about all exchanges to choose by
+PARTS = ("to learn from", "to choose by", "held out")
 ANSWERS, PROPOSALS = "judge/answers", "judge/proposals"  # DSPy knows no rules for these names
 
 
@@ -153,14 +154,10 @@ def optimize(
     if found.template != best.template:
         on_step(f"scoring the replies again, after {candidates:,} candidates")
         scored = _ask_all(judge, found, measured)
-        if _agreement(scored, split.choose) > _agreement(before, split.choose):
+        if _agreement(split.choose, scored[:chosen_by]) > _agreement(split.choose, before[:chosen_by]):
             best, after = found, scored
     return best, {
-        "replies": {
-            "to learn from": len(split.learn),
-            "to choose by": chosen_by,
-            "held out": len(split.held_out),
-        },
+        "replies": dict(zip(PARTS, map(len, split[:3]), strict=True)),
         "batches_apart": split.batches_apart,
         "candidates": candidates,
         "calls": endpoint.calls - calls,
@@ -183,20 +180,22 @@ def _ask_all(judge: PromptedJudge, form: PromptForm, rated: Sequence[RatedText])
         return list(pool.map(ask, rated))
 
 
-def _agreement(answers: Sequence[Answer], rated: Sequence[RatedText]) -> float:
+def _levels(rated: Sequence[RatedText], answers: Sequence[Answer]) -> Integers:
+    """Return the label as a rating (0 without one) and the rating, (ratings, 2)."""
+    pairs = [
+        (1 + LABELS.index(label_of(answer.probabilities)) if answer.probabilities else 0, rating)
+        for item, answer in zip(rated, answers, strict=True)
+        for rating in item.ratings
+    ]
+    return np.array(pairs)
+
+
+def _agreement(rated: Sequence[RatedText], answers: Sequence[Answer]) -> float:
     """Return the weighted kappa of labels and ratings; no label is as far off as the scale allows."""
-    pairs = []
-    for answer, item in zip(answers, rated, strict=False):
-        level = _level(answer)
-        pairs += [(level or (1 if rating > 1 else len(LABELS)), rating) for rating in item.ratings]
-    levels, ratings = np.array(pairs).T
+    levels, ratings = _levels(rated, answers).T
+    levels = np.where(levels == 0, np.where(ratings > 1, 1, len(LABELS)), levels)
     kappa = value_of(from_table(TABLE_STATISTICS["qwk"], levels, ratings, len(LABELS)), len(levels))
     return float(np.nan_to_num(kappa, nan=-1.0))
-
-
-def _level(answer: Answer) -> int:
-    """Return the label as a rating, 0 without one."""
-    return LABELS.index(label_of(answer.probabilities)) + 1 if answer.probabilities else 0
 
 
 class SearchEnded(Exception):
@@ -212,11 +211,9 @@ class MeteredEngine:
     def __init__(self, judge: PromptedJudge, *, most: int) -> None:
         optional = frozenset({"max_tokens", "temperature", "seed", "schema"})
         chat = replace(judge.chat, logprobs=False, schema=True, optional=optional)
-        tokens = max(MIN_TOKENS, 2 * chat.max_tokens)
-        proposals = replace(chat, max_tokens=tokens, temperature=1.0)
-        self.chats: Mapping[str, Chat] = {ANSWERS: chat, PROPOSALS: proposals}
-        self.endpoint: Endpoint = judge.endpoint
-        self.most = most  # calls of the endpoint
+        proposals = replace(chat, max_tokens=max(MIN_TOKENS, 2 * chat.max_tokens), temperature=1.0)
+        self.chats = {ANSWERS: chat, PROPOSALS: proposals}
+        self.endpoint, self.most = judge.endpoint, most  # calls of the endpoint
         self.ended: Exception | None = None
 
     def covers(self, calls: int) -> bool:
@@ -255,10 +252,7 @@ class MeteredEngine:
 def _search(
     engine: MeteredEngine, judge: PromptedJudge, split: RatingSplit, *, seed: int
 ) -> tuple[PromptForm, int]:
-    """Let GEPA rewrite the instructions; return the best messages and the number of candidates.
-
-    The messages are the judge's own if no candidate was better.
-    """
+    """Let GEPA rewrite the instructions; return the best messages, or else the own, and how many it tried."""
     import dspy
 
     answers, proposals = (
@@ -331,39 +325,33 @@ def _quiet() -> Iterator[None]:
 def measure_change(
     held_out: Sequence[RatedText], before: Sequence[Answer], after: Sequence[Answer], seed: int
 ) -> dict[str, Any]:
-    """Return QWK of label and rating before and after, on the ratings answered both times.
+    """Return the weighted kappa of labels and ratings before and after, on ratings answered both times.
 
     Intervals resample whole rating batches, the same for before and after. With one batch there are none.
     """
-    rows = np.array(
-        [
-            (_level(first), _level(last), rating)
-            for item, first, last in zip(held_out, before, after, strict=True)
-            for rating in item.ratings
-        ]
-    )
-    both = rows[:, :2].all(axis=1)
+    sides = {"before": _levels(held_out, before), "after": _levels(held_out, after)}
+    both = np.all([levels[:, 0] > 0 for levels in sides.values()], axis=0)
     counts = {
-        "ratings": len(rows),
+        "ratings": len(both),
         "compared": int(both.sum()),
-        "unscored": {"before": int((rows[:, 0] == 0).sum()), "after": int((rows[:, 1] == 0).sum())},
+        "unscored": {name: int((levels[:, 0] == 0).sum()) for name, levels in sides.items()},
     }
     if not both.any():
-        return counts | {"qwk": dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())}
-    names = np.array([name for item in held_out for name in item.batches])[both]
-    found, batches = np.unique(names, return_inverse=True)
-    drawn = resample_clusters(len(found), rng=np.random.default_rng(seed), draws=DRAWS * (len(found) > 1))
-    rating = rows[both, 2]
+        return counts | {"qwk": dict.fromkeys((*sides, "difference"), UNDEFINED.as_dict())}
+    names, batches = np.unique(
+        np.array([name for item in held_out for name in item.batches])[both], return_inverse=True
+    )
+    drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=DRAWS * (len(names) > 1))
     statistics = {
-        name: from_table(TABLE_STATISTICS["qwk"], rating, rows[both, column], len(LABELS))
-        for column, name in enumerate(("before", "after"))
+        name: from_table(TABLE_STATISTICS["qwk"], levels[both, 1], levels[both, 0], len(LABELS))
+        for name, levels in sides.items()
     }
     sampled = sample(statistics, batches, drawn)
     sampled["difference"] = sampled["after"] - sampled["before"]
     return counts | {"qwk": {name: item.estimate().as_dict() for name, item in sampled.items()}}
 
 
-def tune(
+def optimize_file(
     exchanges: Path,
     ratings: Path,
     out: Path,
@@ -372,11 +360,9 @@ def tune(
     *,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Optimize a judge's prompt on rated exchanges, write it to `out`, and measure it on those held out."""
-    try:
-        import dspy  # noqa: F401  # before anything is paid for
-    except ImportError:
-        raise UserError(f"optimize needs the package dspy: {install_hint('optimize')}") from None
+    """Optimize a judge's messages on rated exchanges, write them to `out`, and return the record."""
+    if find_spec("dspy") is None:  # before anything is paid for
+        raise UserError(f"optimize needs the package dspy: {install_hint('optimize')}")
     if out.exists():
         raise UserError(f"{out}: exists already; set another --out")
     judge = load_judge(judge_name)
@@ -390,7 +376,7 @@ def tune(
     try:
         best, record = optimize(examples, judge, settings, on_step=on_step)
     finally:
-        judge.endpoint.close()
+        judge.close()
     judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
     about = {"judge": judged_by, "seed": settings.seed, **record}
     digest = judge_prompt.write_prompt(out, best.template, mode=judge.mode, rubric=judge.rubric, about=about)

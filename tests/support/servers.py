@@ -71,9 +71,9 @@ class ScriptedServer:
     True
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *, port: int = 0) -> None:
         self.release = Event()  # set it to let hanging calls go
-        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
+        self._server = _QuietServer(("127.0.0.1", port), _handler(self))
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self.script = script
         self.calls: list[Call] = []
