@@ -1,4 +1,4 @@
-"""Rows and conversations: one row that holds a talk is split, rows of one talk are put together."""
+"""Rows and conversations: a row that holds a conversation is split, rows of one conversation are joined."""
 
 from dataclasses import replace
 
@@ -8,15 +8,14 @@ from empathy_judge.data.readers.conversations import (
     opening_digest,
     split_conversation,
 )
-from empathy_judge.data.records import Exchange, Turn
+from empathy_judge.data.records import Exchange
 
 
-def row(number: int, prompt: str, response: str, **extra) -> Exchange:
-    model = extra.pop("model", "bot")
+def row(number: int, prompt: str, response: str, *, model: str = "bot", **extra) -> Exchange:
     return Exchange(id=f"r{number}", prompt=prompt, response=response, model=model, extra=extra)
 
 
-def test_rows_of_one_conversation_are_put_together_in_order():
+def test_rows_of_one_conversation_are_joined_in_order():
     rows = [
         row(1, "It still hurts.", "Poor you.", conversation="a", turn=2),
         row(2, "I won!", "Lovely!", conversation="b"),
@@ -25,32 +24,17 @@ def test_rows_of_one_conversation_are_put_together_in_order():
         row(5, "Alone.", "Yes?"),
     ]
     first, second, other, alone = join_conversations(rows)
+    assert [item.id for item in (first, second, other, alone)] == ["a", "b", "a/other", "r5"]
     assert [turn.text for turn in first.dialogue] == ["I fell.", "Ouch!"]
-    assert (first.id, first.prompt, other.id, second.id, alone.id) == (
-        "a",
-        "It still hurts.",
-        "a/other",
-        "b",
-        "r5",
-    )
-    replies = split_conversation(first)
-    assert [reply.response for reply in replies] == ["Ouch!", "Poor you."]
-    assert has_earlier_replies(first)
-    assert not has_earlier_replies(alone)
+    assert [reply.response for reply in split_conversation(first)] == ["Ouch!", "Poor you."]
+    assert has_earlier_replies(first) and not has_earlier_replies(alone)
+    # A row with the earlier turns is the whole conversation.
+    last = replace(rows[0], dialogue=first.dialogue)
+    assert next(join_conversations([rows[2], last])).dialogue == first.dialogue
 
 
-def test_a_row_that_tells_what_came_before_is_the_whole_conversation():
-    before = (Turn(speaker="user", text="I fell."), Turn(speaker="assistant", text="Ouch!"))
-    last = replace(row(2, "Ow.", "Oh.", conversation="a"), dialogue=before)
-    (whole,) = join_conversations([row(1, "I fell.", "Ouch!", conversation="a"), last])
-    assert whole.dialogue == before
-
-
-def test_conversations_that_began_alike_are_known_by_it():
+def test_conversations_with_the_same_long_opening_share_their_digest():
     long = "My sister told me today that she will move abroad."
-    one, two = (row(number, long, text) for number, text in enumerate(("Oh.", "Really?")))
-    assert opening_digest(one) == opening_digest(two)
-    hello, hi = (row(number, "Hello!", text) for number, text in enumerate(("Hi.", "Hey.")))
-    assert opening_digest(hello) != opening_digest(hi)
-    scripted = [row(number, "Hello!", text, scenario="moving") for number, text in enumerate("ab")]
-    assert len({opening_digest(talk) for talk in scripted}) == 1
+    for prompt, is_shared in ((long, True), ("Hello!", False)):
+        assert len({opening_digest(row(1, prompt, text)) for text in ("Oh.", "Really?")}) == 2 - is_shared
+    assert len({opening_digest(row(1, "Hello!", text, scenario="moving")) for text in "ab"}) == 1

@@ -20,7 +20,6 @@ from empathy_judge.data.tables import (
     BadRow,
     read_exchanges,
     read_ratings,
-    read_rows,
     to_json,
     to_row,
     write_rows,
@@ -118,12 +117,6 @@ def test_a_line_without_an_end_is_set_aside_or_refused(tmp_path: Path) -> None:
         collect(write(tmp_path / "r.csv", f"prompt,response\n{endless}\n"))
 
 
-def test_a_row_without_id_or_model_gets_its_line_and_no_name(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.jsonl", '\n{"prompt": "p", "response": "r"}\n')
-    (exchange,) = read_exchanges(path)
-    assert (exchange.id, exchange.model) == ("2", "unnamed")
-
-
 def test_models_that_share_an_id_are_told_apart_however_many_there_are(tmp_path: Path) -> None:
     rows = [{"id": f"{n // 2}", "model": f"m{n}", "prompt": "p", "response": f"r{n}"} for n in range(200)]
     write_rows(tmp_path / "r.jsonl", rows)
@@ -132,33 +125,36 @@ def test_models_that_share_an_id_are_told_apart_however_many_there_are(tmp_path:
     assert not bad
 
 
-def test_bytes_that_are_not_utf8_are_said(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    path.write_bytes(b'{"prompt": "\xff", "response": "r"}\n')
-    read, bad = collect(path)
-    assert (read, bad[0].line, bad[0].problem) == ([], 1, "not UTF-8 text; save the file as UTF-8")
+BAD_ROWS: list[tuple[str, bytes, list[str], str]] = [
+    (
+        "r.jsonl",
+        b'\n{"prompt": "p", "response": "r"}\n{"prompt": "\xff"}\n',
+        ["2"],
+        "3: not UTF-8 text; save",
+    ),
+    ("r.csv", b'prompt,response\na,b\nc,"d\ne,f\ng,h\n', ["2"], "3: not CSV: .*unclosed quote"),
+    ("r.csv", b"prompt,response\na,b,c,d\ne,f\n", ["3"], "2: row: has 2 cells more than the header"),
+    ("r.csv", b"id,prompt,response\n7,p,r\n8,q,\n", ["7"], "3: response: missing"),
+]
 
 
-def test_an_open_quote_does_not_swallow_rows_in_silence(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.csv", 'prompt,response\na,b\nc,"d\ne,f\ng,h\n')
-    read, bad = collect(path)
-    assert [item.prompt for item in read] == ["a"]
-    assert bad[0].line == 3
-    assert "quote" in bad[0].problem
+@pytest.mark.parametrize(("name", "content", "ids", "problem"), BAD_ROWS)
+def test_a_bad_row_is_reported_with_its_line(
+    tmp_path: Path, name: str, content: bytes, ids: list[str], problem: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    read, bad = collect(tmp_path / name)
+    assert [(item.id, item.model) for item in read] == [(identity, "unnamed") for identity in ids]
+    assert len(bad) == 1 and re.match(f"{name}:{problem}", str(bad[0]))
 
 
-def test_a_csv_row_with_too_many_cells_is_said(tmp_path: Path) -> None:
-    read, bad = collect(write(tmp_path / "r.csv", "prompt,response\na,b,c,d\ne,f\n"))
-    assert [item.prompt for item in read] == ["e"]
-    assert str(bad[0]) == "r.csv:2: row: has 2 cells more than the header"
-
-
-def test_parquet_with_nulls_and_numbers_for_ids(tmp_path: Path) -> None:
-    table = arrow.table({"id": [7, 8], "prompt": ["p", "q"], "response": ["r", None]})
+def test_parquet_has_nulls_numbers_for_ids_dates_and_bytes(tmp_path: Path) -> None:
+    about = {"day": [date(2026, 11, 15)] * 2, "at": [datetime(2026, 11, 15, 8)] * 2, "raw": [b"\x00"] * 2}
+    table = arrow.table({"id": [7, 8], "prompt": ["p", "q"], "response": ["r", None]} | about)
     parquet.write_table(table, tmp_path / "r.parquet")
     read, bad = collect(tmp_path / "r.parquet")
-    assert [item.id for item in read] == ["7"]
-    assert "response: missing" in bad[0].problem
+    assert [item.id for item in read] == ["7"] and "response: missing" in bad[0].problem
+    assert json.loads(to_json(to_row(read[0])))["day"] == "2026-11-15"
 
 
 def test_ratings_take_labels_and_numbers(tmp_path: Path) -> None:
@@ -210,17 +206,3 @@ def test_a_rating_is_a_finite_number(tmp_path: Path, value: object) -> None:
     path.write_text(json.dumps({"id": "1", "rater": "ann", "rating": value}) + "\n")
     found, bad = collect(path, read_ratings)
     assert found == [] and len(bad) == 1 and bad[0].problem.startswith(("rating: ", "not JSON: "))
-
-
-def test_parquet_dates_and_bytes_are_kept_as_text(tmp_path: Path) -> None:
-    path = tmp_path / "dated.parquet"
-    row = {
-        "prompt": "a",
-        "response": "b",
-        "day": date(2026, 11, 15),
-        "at": datetime(2026, 11, 15, 8),
-        "raw": b"\x00",
-    }
-    write_rows(path, [row])
-    ((_, found),) = read_rows(path)
-    assert json.loads(to_json(found))["day"] == "2026-11-15"
