@@ -151,46 +151,31 @@ def test_a_transcript_ends_in_its_last_reply_and_loses_nothing():
 
 
 def judging_folder(tmp_path: Path) -> Path:
-    notes = tmp_path / "annotations"
-    write_csv(notes / "lend_an_ear" / "expert1_ratings.csv", [{"conversation_id": "c1", "self_oriented": 2}])
-    write_csv(
-        notes / "lend_an_ear" / "gpt_ratings.csv", [{"": 0, "conversation_id": "c1", "self_oriented": "4.0"}]
-    )
-    write_csv(
-        notes / "lend_an_ear" / "gemini_ratings.csv",
-        [
-            {
-                "Unnamed: 0": 1,
-                "conversation_id": "c1",
-                "full_conversation": "Seeker: My cat ran off.\nSupporter: \nSeeker: \nSupporter: Oh dear.",
-                "self_oriented": 6,
-            }
-        ],
-    )
-    write_csv(
-        notes / "perceived_empathy" / "crowd_ratings.csv", [{"id": "p1", "m_seen": "6.333", "m_accepted": 7}]
-    )
-    write_csv(notes / "epitome" / "claude_ratings.csv", [{"": 0, "sp_id": "s1", "level_explorations": "0.0"}])
-    (notes / "diaries").mkdir()
-    originals = tmp_path / "original_data"
-    write_csv(
-        originals / "sample_epitome.csv",
-        [{"sp_id": "s1", "rp_id": "a1", "seeker_post": "Nobody calls.", "response_post": "I would."}],
-    )
     talk = "Seeker: I moved_comma_ alone. \n Seeker: New town today! \n Supporter: Brave of you. \n"
-    utterance = {
+    cat = "Seeker: My cat ran off.\nSupporter: \nSeeker: \nSupporter: Oh dear."
+    post = {"sp_id": "s1", "rp_id": "a1", "seeker_post": "Nobody calls.", "response_post": "I would."}
+    said = {
         "conv_id": "e1",
         "context": "lonely",
         "prompt": "I moved_comma_ alone.",
         "full_conversation": talk,
     }
-    write_csv(
-        originals / "sample_empatheticdialogues.csv", [utterance | {"utterance_idx": n} for n in (1, 2)]
-    )
-    write_csv(notes / "empatheticdialogues" / "crowd_ratings.csv", [{"conv_id": "e1", "empathy": 3.5}])
-    write_csv(
-        notes / "empatheticdialogues" / "sample_ratings_crowdsourced.csv", [{"conv_id": "e1", "empathy": 9}]
-    )
+    tables: dict[str, list[dict[str, object]]] = {
+        "lend_an_ear/expert1_ratings": [{"conversation_id": "c1", "self_oriented": 2}],
+        "lend_an_ear/gpt_ratings": [{"": 0, "conversation_id": "c1", "self_oriented": "4.0"}],
+        "lend_an_ear/gemini_ratings": [
+            {"Unnamed: 0": 1, "conversation_id": "c1", "full_conversation": cat, "self_oriented": 6}
+        ],
+        "perceived_empathy/crowd_ratings": [{"id": "p1", "m_seen": "6.333", "m_accepted": 7}],
+        "epitome/claude_ratings": [{"": 0, "sp_id": "s1", "level_explorations": "0.0"}],
+        "empatheticdialogues/crowd_ratings": [{"conv_id": "e1", "empathy": 3.5}],
+        "empatheticdialogues/sample_ratings_crowdsourced": [{"conv_id": "e1", "empathy": 9}],
+        "../original_data/sample_epitome": [post],
+        "../original_data/sample_empatheticdialogues": [said | {"utterance_idx": n} for n in (1, 2)],
+    }
+    (tmp_path / "annotations" / "diaries").mkdir(parents=True)
+    for name, rows in tables.items():
+        write_csv((tmp_path / "annotations" / f"{name}.csv").resolve(), rows)
     return tmp_path
 
 
@@ -205,15 +190,18 @@ def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
         ("perceived_empathy/p1", "crowd", "m_accepted"): 7.0,
     }
     exchanges = by_id(imported)
-    first = exchanges["empatheticdialogues/e1"]
-    assert (first.situation, first.prompt, first.response) == (
-        "I moved, alone.",
-        "New town today!",
-        "Brave of you.",
+    assert exchanges["empatheticdialogues/e1"] == Exchange(
+        id="empatheticdialogues/e1",
+        model="human",
+        situation="I moved, alone.",
+        prompt="New town today!",
+        response="Brave of you.",
+        emotion="lonely",
+        extra={"dataset": "empatheticdialogues", "dialog_id": "e1"},
     )
-    assert (first.emotion, first.dialogue) == ("lonely", ())
     assert exchanges["lend_an_ear/c1"].response == "Oh dear."
-
+    kinds = {item.rater: item.extra.get("rater_kind") for item in imported.ratings}
+    assert [name for name, kind in kinds.items() if kind == "ai"] == ["claude-3.7-sonnet", "gpt-4o"]
     assert set(imported.set_aside) == {
         SetAside(
             "annotations/diaries",
@@ -222,14 +210,6 @@ def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
         SetAside("annotations/lend_an_ear/gemini_ratings.csv:2", "self_oriented: 6 is not on the scale 1-5"),
         SetAside("perceived_empathy/p1", "no text: its ratings are saved without an exchange"),
     }
-
-
-def test_judging_empathy_needs_its_folder_and_keys(tmp_path):
-    with pytest.raises(UserError, match="expected a folder 'annotations'"):
-        import_source("judging-empathy", tmp_path)
-    write_csv(tmp_path / "annotations" / "epitome" / "crowd_ratings.csv", [{"who": 1}])
-    with pytest.raises(UserError, match="expected a column 'sp_id'"):
-        import_source("judging-empathy", tmp_path)
 
 
 def ieval_file(tmp_path: Path, **changes) -> Path:
@@ -261,12 +241,7 @@ def test_ieval_dialogues_and_ratings(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason", "exchanges", "ratings"),
     [
-        (
-            {"chat_log": "- One\n- Two\n- Three"},
-            "chat_log: an odd number of turns, 3: who said what is unclear",
-            9,
-            132,
-        ),
+        ({"chat_log": "- One\n- Two\n- Three"}, "chat_log: an odd number of turns, 3: who said", 9, 132),
         ({"chat_log": "One\n- Two"}, "chat_log: does not start with '- '", 9, 132),
         ({"chat_log": ""}, "chat_log: empty", 9, 132),
         ({"chat_log": "- One\n- "}, "conversation: no listener's turn after a speaker's", 9, 132),
@@ -274,31 +249,33 @@ def test_ieval_dialogues_and_ratings(tmp_path):
         ({"ER": 6}, "ER: 6 is not on the scale 1-5", 12, 132 - 2 * 3),
     ],
 )
-def test_ieval_malformed_dialogues_are_reported_and_their_ratings_kept(
+def test_ieval_malformed_dialogues_are_set_aside_without_their_ratings(
     tmp_path, change, reason, exchanges, ratings
 ):
     imported = import_source("ieval", ieval_file(tmp_path, **change))
-    assert SetAside("ieval_data.json:worker-0/positive/green", reason) in imported.set_aside
+    found = {place: problem for place, problem in imported.set_aside}
+    assert found["ieval_data.json:worker-0/positive/green"].startswith(reason)
     assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
 
 
 def esconv_folder(path: Path) -> Path:
     """One failed talk with stars, and one accepted talk inside its JSON string."""
     lines = [
-        ("listener", "Hello.", None),
-        ("speaker", "I failed my exam.\n", None),
-        ("listener", "Oh.", None),
-        ("listener", "Which one?", None),
-        ("speaker", "Maths, after a year of work.", None),
-        ("listener", "That must hurt after so much work.", None),
-        ("speaker", "It does.", "4"),
-        ("speaker", "Very.", "5"),
-        ("listener", "I am here.", None),
-        ("speaker", "Thanks.", "9"),
+        "listener: Hello.",
+        "speaker: I failed my exam.\n",
+        "listener: Oh.",
+        "listener: Which one?",
+        "speaker: Maths, after a year of work.",
+        "listener: That must hurt after so much work.",
+        "speaker: It does.",
+        "speaker: Very.",
+        "listener: I am here.",
+        "speaker: Thanks.",
     ]
+    stars = {6: "4", 7: "5", 9: "9"}
     dialog = [
-        {"speaker": who, "annotation": {"feedback": stars} if stars else {}, "content": text}
-        for who, text, stars in lines
+        {"speaker": who, "annotation": {"feedback": stars[at]} if at in stars else {}, "content": text}
+        for at, (who, _, text) in enumerate(line.partition(": ") for line in lines)
     ]
     about = {"emotion_type": "sadness", "situation": "Exams."}
     failed = about | {"dialog": dialog, "survey_score": {"seeker": {"empathy": "2"}, "supporter": {}}}
@@ -363,15 +340,9 @@ def test_dstc9_talks_have_no_empty_turn_and_one_scale(tmp_path):
 
 
 def exchange_row(number: int, **changes):
-    return {
-        "conv_id": "d1",
-        "context": "sad",
-        "prompt": "rain_comma_ again",
-        "empathy": number,
-        "speaker_utterance": f"Said {number} ",
-        "listener_utterance": f"Heard {number}_comma_ yes",
-        "exchange_number": number,
-    } | changes
+    about = {"conv_id": "d1", "context": "sad", "prompt": "rain_comma_ again", "empathy": number}
+    said = {"speaker_utterance": f"Said {number} ", "listener_utterance": f"Heard {number}_comma_ yes"}
+    return about | said | {"exchange_number": number} | changes
 
 
 def test_empathetic_exchanges_in_any_order_have_their_dialogue(tmp_path):
@@ -388,21 +359,14 @@ def test_empathetic_exchanges_in_any_order_have_their_dialogue(tmp_path):
     assert imported.set_aside == (SetAside("x.csv:4", "empathy: empty"),)
 
 
-POSTS = {
-    "sp_id": "s1",
-    "rp_id": "a1",
-    "seeker_post": "I fell.",
-    "response_post": "Ouch. Where? I know falls.",
-}
+SEEKER, REPLY = "I fell.", "Ouch. Where? I know falls."
+POSTS = {"sp_id": "s1", "rp_id": "a1", "seeker_post": SEEKER, "response_post": REPLY}
 
 
 def test_epitome_folder_has_one_dimension_a_file(tmp_path):
     write_csv(tmp_path / "emotional-reactions-reddit.csv", [POSTS | {"level": 2}])
     write_csv(tmp_path / "explorations-reddit.csv", [POSTS | {"level": 1}])
-    write_csv(
-        tmp_path / "mine.csv",
-        [POSTS | {"level": 3}, POSTS | {"level": 0}],
-    )
+    write_csv(tmp_path / "mine.csv", [POSTS | {"level": 3}, POSTS | {"level": 0}])
     write_csv(tmp_path / "other.csv", [{"colour": "red"}])
     imported = import_source("epitome", tmp_path)
     assert len(imported.exchanges) == 1
@@ -412,9 +376,17 @@ def test_epitome_folder_has_one_dimension_a_file(tmp_path):
         ("s1/a1", "expert", "empathy"): 0.0,
     }
     assert [item.place for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
+    wide = POSTS | {"level_explorations": 1, "level_interpretations": 0}
+    imported = import_source("epitome", write_csv(tmp_path / "wide.csv", [wide]))
+    assert [(rating.dimension, rating.rating) for rating in imported.ratings] == [
+        ("explorations", 1),
+        ("interpretations", 0),
+    ]
+    with pytest.raises(UserError, match="expected a column 'level'"):
+        import_source("epitome", write_csv(tmp_path / "x.csv", [POSTS]))
 
 
-def test_epitome_sums_each_annotation_and_minds_no_white_space(tmp_path):
+def test_epitome_sums_each_annotation_and_ignores_white_space(tmp_path):
     twice = [POSTS | {"level": 1}, POSTS | {"level": 2}]
     spaced = POSTS | {"response_post": "Ouch.  Where? I know falls.", "level": 2}
     write_csv(tmp_path / "emotional-reactions-reddit.csv", twice)
@@ -425,17 +397,6 @@ def test_epitome_sums_each_annotation_and_minds_no_white_space(tmp_path):
     sums = {rating.rater: rating.rating for rating in imported.ratings if rating.dimension == "empathy"}
     assert (sums, imported.set_aside) == ({"expert": 3.0}, ())
     assert values(imported)["s1/a1", "expert-2", "emotional_reactions"] == 2.0
-
-
-def test_epitome_wide_file_has_all_dimensions(tmp_path):
-    row = POSTS | {"level_explorations": 1, "level_interpretations": 0}
-    imported = import_source("epitome", write_csv(tmp_path / "wide.csv", [row]))
-    assert {(rating.dimension, rating.rating) for rating in imported.ratings} == {
-        ("explorations", 1),
-        ("interpretations", 0),
-    }
-    with pytest.raises(UserError, match="expected a column 'level'"):
-        import_source("epitome", write_csv(tmp_path / "x.csv", [POSTS]))
 
 
 def test_mental_align_sets_impossible_scores_aside(tmp_path):
@@ -458,17 +419,6 @@ def test_mental_align_sets_impossible_scores_aside(tmp_path):
 # --- external test sets
 
 
-def test_resort_has_two_experts_for_each_reply(tmp_path):
-    file = write_external_sets(tmp_path) / "external-test" / "resort.json"
-    imported = import_source("resort", file)
-    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (30, 60, ())
-    exchange = by_id(imported)["post_1/108"]
-    assert (exchange.prompt, exchange.model, exchange.extra) == ("word1 rain", "m3", {"dialog_id": "post_1"})
-    assert not exchange.response.startswith(" ")
-    ratings = {rater: value for (key, rater, _), value in values(imported).items() if key == exchange.id}
-    assert ratings == {"expert-11": 4, "expert-13": 3}
-
-
 @pytest.mark.parametrize(
     ("change", "reason", "exchanges"),
     [
@@ -477,8 +427,14 @@ def test_resort_has_two_experts_for_each_reply(tmp_path):
         ({"reappraisal_response": " "}, "reappraisal_response: empty", 29),
     ],
 )
-def test_what_resort_lacks_is_set_aside(tmp_path, change, reason, exchanges):
+def test_resort_has_two_experts_for_each_reply(tmp_path, change, reason, exchanges):
     file = write_external_sets(tmp_path) / "external-test" / "resort.json"
+    imported = import_source("resort", file)
+    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (30, 60, ())
+    exchange = by_id(imported)["post_1/108"]
+    assert (exchange.prompt, exchange.model, exchange.extra) == ("word1 rain", "m3", {"dialog_id": "post_1"})
+    ratings = {rater: value for (key, rater, _), value in values(imported).items() if key == exchange.id}
+    assert ratings == {"expert-11": 4, "expert-13": 3}
     first, *others = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps([first | change, *others]), encoding="utf-8")
     imported = import_source("resort", file.parent)
@@ -515,6 +471,11 @@ def test_what_cannot_be_imported_is_refused_with_the_reason(tmp_path):
         (tmp_path / "ieval_data.json").write_text(text)
         with pytest.raises(UserError, match=r"not JSON|expected a list"):
             import_source("ieval", tmp_path)
+    with pytest.raises(UserError, match="expected a folder 'annotations'"):
+        import_source("judging-empathy", tmp_path)
+    write_csv(tmp_path / "annotations" / "epitome" / "crowd_ratings.csv", [{"who": 1}])
+    with pytest.raises(UserError, match="expected a column 'sp_id'"):
+        import_source("judging-empathy", tmp_path)
     path = write_csv(tmp_path / "x.csv", [exchange_row(1, conv_id="")])
     with pytest.raises(UserError, match=r"no row could be imported; first problem: x\.csv:2: conv_id: empty"):
         import_source("empathetic-exchanges", path)
