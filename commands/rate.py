@@ -149,7 +149,7 @@ def open_page(folder: Path, host: str, port: int) -> None:
         app = make_rating_app(folder, hosts=own_hosts(host), on_ready=say_ready)
         make_server(app).run(sockets=[listening])
     done = count_rated(folder, made)
-    say(f"{sum(done.values())} of {made.count_places()} rated", err=True)
+    say(f"{sum(done.values())} of {made.count_ratings()} rated", err=True)
     say_next("to collect the ratings", "rate", "collect", folder)
 
 
@@ -406,7 +406,7 @@ def next_replies(
             chosen = draw_next(made, list(replies), judgments, each=each)
             say_notes(replies.notes())
         replace_plan(chosen.plan, {**texts, **chosen.texts}, folder)
-    added = chosen.plan.count_places() - made.count_places()
+    added = chosen.plan.count_ratings() - made.count_ratings()
     if as_json:
         about = {"plan": str(folder), "ratings": added, "drawn": chosen.summary, "notes": chosen.notes}
         click.echo(json.dumps(about, indent=2))

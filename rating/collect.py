@@ -1,4 +1,4 @@
-"""The ratings of a plan: checked and joined, the consistency of each rater, and the progress of all."""
+"""The ratings of a plan, the consistency of each rater, and the progress of all."""
 
 import json
 import re
@@ -33,13 +33,13 @@ FASTEST_READING: Final = 600  # words a minute; three times what people read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterConsistency:
-    """One rater's labels of the replies that came twice, and of those that everybody got, by their ids.
+    """One rater's labels of repeated replies and of anchors, by their ids.
 
-    `places` are those of the rater's order that have a rating, and `marks` say why these ratings may carry no
-    information.
+    `indexes` are those of the rater's order that have a rating, and `marks` are reasons why these ratings may
+    carry no information.
     """
 
-    places: Sequence[int]
+    indexes: Sequence[int]
     planned: int
     repeats: Mapping[str, tuple[str, str]]
     anchors: Mapping[str, str]
@@ -48,7 +48,7 @@ class RaterConsistency:
     @property
     def rated(self) -> int:
         """The number of ratings, with those of repeated replies."""
-        return len(self.places)
+        return len(self.indexes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +68,14 @@ class Collected:
 
     @property
     def repeats(self) -> tuple[int, int]:
-        """Of all repeated replies how many got the same label both times, and how many there are."""
+        """The number of repeated replies with the same label both times, and the number of all."""
         pairs = [pair for rater in self.consistency.values() for pair in rater.repeats.values()]
         return sum(first == again for first, again in pairs), len(pairs)
 
 
 @dataclass
 class _Returned:
-    """Ratings by rater and place as they come in, the latest of each."""
+    """The latest ratings by rater and index."""
 
     plan: RatingPlan
     found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
@@ -84,37 +84,37 @@ class _Returned:
     again: int = 0
 
     def add(self, token: str, entry: Entry, where: str) -> None:
-        before = self.found[token].get(entry.place)
+        before = self.found[token].get(entry.index)
         if before is None:
-            self.found[token][entry.place] = entry
+            self.found[token][entry.index] = entry
         elif before.label == entry.label:
             self.again += 1
         else:
-            # A sheet has no times: what is given later counts.
+            # A sheet has no times: of two files the later one counts.
             kept = before if before.at and entry.at and entry.at < before.at else entry
-            self.found[token][entry.place] = kept
-            who, number = self.plan.raters[token].name, entry.place + 1
+            self.found[token][entry.index] = kept
+            who, number = self.plan.raters[token].name, entry.index + 1
             labels = f"{before.label} and {entry.label}; the later one, {kept.label}, counts"
             self.changed.append(f"{where}: {who} rated number {number} {labels}")
 
 
 def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
-    """Join the journal of a plan and the files handed back, in any order and however often they come."""
+    """Join the journal of a plan and the returned files, in any order and with duplicates."""
     plan = read_plan(folder)
     texts = read_texts(folder, plan)
     returned = _Returned(plan)
     for token, entry in read_journal(folder, plan):
         if entry.label is None:
-            returned.found[token].pop(entry.place, None)
+            returned.found[token].pop(entry.index, None)
         else:
-            returned.found[token][entry.place] = entry
+            returned.found[token][entry.index] = entry
     for path in files:
         _read_file(path, texts, returned)
     rows = [
         rating_row(plan, token, entry)
         for token in plan.raters
-        for place, entry in sorted(returned.found.get(token, {}).items())
-        if not plan.is_check(token, place)
+        for index, entry in sorted(returned.found.get(token, {}).items())
+        if not plan.is_check(token, index)
     ]
     consistency = {
         rater.name: _consistency(plan, texts, token, returned.found.get(token, {}))
@@ -130,30 +130,30 @@ def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
 
 
 def rating_row(plan: RatingPlan, token: str, entry: Entry) -> dict[str, Any]:
-    """A rating as ratings.jsonl has it."""
+    """Return a rating as a row of ratings.jsonl."""
     rater = plan.raters[token]
-    item = plan.items[rater.order[entry.place]]
+    item = plan.items[rater.order[entry.index]]
     row: dict[str, Any] = {"id": item.id, "rater": rater.name, "rating": entry.label, "model": item.model}
-    row |= {"prompt_key": item.prompt_key, "chance": item.chance, "place": entry.place}
+    row |= {"prompt_key": item.prompt_key, "chance": item.chance, "index": entry.index}
     row |= {"content_digest": item.content_digest} if item.content_digest else {}
     return row | ({"reason": entry.reason} if entry.reason else {})
 
 
 def _consistency(plan: RatingPlan, texts: Texts, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
     order = plan.raters[token].order
-    labels = {place: entry.label or "" for place, entry in found.items()}
+    labels = {index: entry.label or "" for index, entry in found.items()}
     repeats = {
-        plan.items[key].id: (labels[first], labels[place])
-        for place, key in enumerate(order)
-        if (first := order.index(key)) != place and place in labels and first in labels
+        plan.items[key].id: (labels[first], labels[index])
+        for index, key in enumerate(order)
+        if (first := order.index(key)) != index and index in labels and first in labels
     }
     anchors = {
-        plan.items[order[place]].id: label
-        for place, label in sorted(labels.items())
-        if order[place] in plan.anchors
+        plan.items[order[index]].id: label
+        for index, label in sorted(labels.items())
+        if order[index] in plan.anchors
     }
     return RaterConsistency(
-        places=sorted(found),
+        indexes=sorted(found),
         planned=len(order),
         repeats=repeats,
         anchors=anchors,
@@ -166,10 +166,10 @@ def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]
     marks, labels = [], {entry.label for entry in found.values()}
     if len(found) >= LEAST_MARKED and len(labels) == 1:
         marks.append(f"all {len(found)} labels are {labels.pop()}")
-    times = sorted((entry.at, entry.place) for entry in found.values() if entry.at)
+    times = sorted((entry.at, entry.index) for entry in found.values() if entry.at)
     is_fast = [
-        (after - before).total_seconds() < 60 * len(replies[place].split()) / FASTEST_READING
-        for (before, _), (after, place) in pairwise(times)
+        (after - before).total_seconds() < 60 * len(replies[index].split()) / FASTEST_READING
+        for (before, _), (after, index) in pairwise(times)
     ]
     if len(is_fast) >= LEAST_MARKED and sum(is_fast) > len(is_fast) / 2:
         marks.append(f"{sum(is_fast)} of {len(is_fast)} replies were rated faster than they can be read")
@@ -211,14 +211,14 @@ def _read_sheet(path: Path, texts: Texts, returned: _Returned) -> None:
         token, _, rest = str(row.get("task", "")).strip().partition("-")
         number, _, key = rest.partition("-")
         order = plan.raters[token].order if token in plan.raters else ()
-        place = int(number) if re.fullmatch("[0-9]{1,6}", number) else len(order)
-        if place >= len(order):
+        index = int(number) if re.fullmatch("[0-9]{1,6}", number) else len(order)
+        if index >= len(order):
             returned.problems.append(f"{here}: task: not one of this plan")
             continue
-        if order[place] != key:
+        if order[index] != key:
             returned.problems.append(f"{here}: task: edited: the plan has another reply at this position")
             continue
-        sent = sheet_row(plan, texts, token, place)
+        sent = sheet_row(plan, texts, token, index)
         edited = [
             name for name in ("prompt", "response") if name in row and not _is_same(row[name], sent[name])
         ]
@@ -238,7 +238,7 @@ def _read_sheet(path: Path, texts: Texts, returned: _Returned) -> None:
         if len(reason) > LONGEST_REASON:
             returned.problems.append(f"{here}: reason: longer than {LONGEST_REASON:,} characters")
             continue
-        returned.add(token, Entry(place=place, label=LABELS[int(position) - 1], reason=reason), here)
+        returned.add(token, Entry(index=index, label=LABELS[int(position) - 1], reason=reason), here)
     if not has_any:
         returned.problems.append(
             f"{path}: no column `task`; return the sheet of `rate export` with all columns"
@@ -246,26 +246,24 @@ def _read_sheet(path: Path, texts: Texts, returned: _Returned) -> None:
 
 
 def _is_same(one: Any, other: str) -> bool:
-    """Whether two cells hold the same words: spreadsheets change blanks and ends of lines."""
+    """Return whether two cells have the same words: spreadsheets change white space."""
     return str(one).lstrip("'").split() == other.lstrip("'").split()
 
 
 def read_collected(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of an earlier collection."""
-    place = folder / RATINGS_FILE
-    rows = list(read_rows(place)) if place.exists() else []
+    path = folder / RATINGS_FILE
+    rows = list(read_rows(path)) if path.exists() else []
     for line, row in rows:
         if not all(
             isinstance(row.get(name), str) for name in ("id", "rater", "rating", "model", "prompt_key")
         ):
-            raise UserError(
-                f"{place}:{line}: not a row of `rate collect`; remove the row, or delete the file"
-            )
+            raise UserError(f"{path}:{line}: not a row of `rate collect`; remove the row, or delete the file")
     return [row for _, row in rows]
 
 
 def find_missing(collected: Collected, folder: Path) -> list[str]:
-    """Return raters of an earlier collection that are not in this one: writing it would lose theirs."""
+    """Return raters of an earlier collection that are not in this one, whose ratings would be lost."""
     present = {row["rater"] for row in collected.rows}
     before = dict.fromkeys(row["rater"] for row in read_collected(folder))
     return [name for name in before if name not in present]
@@ -305,12 +303,12 @@ def count_rated(folder: Path, plan: RatingPlan) -> dict[str, int]:
     path = folder / CONSISTENCY_FILE
     try:
         collected = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}
-        places = {
-            token: set(collected.get(rater.name, {}).get("places", ()))
+        indexes = {
+            token: set(collected.get(rater.name, {}).get("indexes", ()))
             for token, rater in plan.raters.items()
         }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: edited or damaged; run `rate collect` again") from error
-    for token, entry in read_journal(folder, plan):  # the page counts: there a rating may be undone
-        (places[token].discard if entry.label is None else places[token].add)(entry.place)
-    return {token: len(rated) for token, rated in places.items()}
+    for token, entry in read_journal(folder, plan):
+        (indexes[token].discard if entry.label is None else indexes[token].add)(entry.index)
+    return {token: len(rated) for token, rated in indexes.items()}

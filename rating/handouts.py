@@ -34,7 +34,7 @@ def page_items(plan: RatingPlan, texts: Texts, token: str) -> list[dict[str, Any
 
 
 def rating_page(given: Mapping[str, Any], nonce: str, *, unit: str) -> str:
-    """Make the whole page; `given` is the rater's token and name, and for a file all there is to rate."""
+    """Return the whole page; `given` is the rater's token and name, and for a file all replies."""
     if not re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", nonce):
         raise ValueError("a nonce is Base64")
     is_served = bool(given.get("server"))
@@ -43,8 +43,8 @@ def rating_page(given: Mapping[str, Any], nonce: str, *, unit: str) -> str:
         nonce=nonce,
         connect="'self'" if is_served else "'none'",
         footer=SERVED_FOOTER if is_served else FILE_FOOTER,
-        # A script's end within a text would end the script; ASCII, since no browser can mistake that.
-        given=json.dumps({"unit": unit, **given}).replace("<", "\\u003c"),
+        # The end of a script within a text would end this script.
+        given=json.dumps({"unit": unit, "format": FORMAT, **given}).replace("<", "\\u003c"),
     )
 
 
@@ -77,46 +77,46 @@ def _parts(unit: str) -> dict[str, str]:
 
 
 def write_pages(plan: RatingPlan, texts: Texts, folder: Path) -> list[Path]:
-    """One file a rater, named by number; it needs no network and no server."""
+    """Write one file per rater, which needs no network and no server."""
     written = []
     for token, rater in plan.raters.items():
         items = page_items(plan, texts, token)
         given = {"server": False, "token": token, "rater": rater.name, "items": items}
-        # From the token, which no author of a reply can know: the same plan gives the same file.
+        # From the secret token, so that the same plan gives the same file.
         nonce = sha256(f"page {token}".encode()).hexdigest()
         written += write_texts({f"{rater.name}.html": rating_page(given, nonce, unit=plan.unit)}, folder)
     return written
 
 
-def write_sheets(plan: RatingPlan, texts: Texts, place: Path) -> list[Path]:
-    """One CSV for all raters, or, where `place` is no .csv, a folder with one for each."""
+def write_sheets(plan: RatingPlan, texts: Texts, out: Path) -> list[Path]:
+    """Write one CSV for all raters, or, if `out` is no .csv, a folder with one for each."""
     sheets: dict[Path, list[dict[str, str]]] = defaultdict(list)
     for token, rater in plan.raters.items():
-        path = place if place.suffix.lower() == ".csv" else place / f"{rater.name}.csv"
+        path = out if out.suffix.lower() == ".csv" else out / f"{rater.name}.csv"
         sheets[path] += [sheet_row(plan, texts, token, at) for at in range(len(rater.order))]
     for path, rows in sheets.items():
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            # With a mark in front, by which spreadsheets know UTF-8.
+            # With a byte order mark, by which spreadsheets recognize UTF-8.
             with (
                 replacing(path) as partial,
-                partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as out,
+                partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as stream,
             ):
-                write_text(out, rows, suffix=".csv", line_end="\r\n")
+                write_text(stream, rows, suffix=".csv", line_end="\r\n")
     return list(sheets)
 
 
-def sheet_row(plan: RatingPlan, texts: Texts, token: str, place: int) -> dict[str, str]:
-    """One line of a sheet; every line has every column, in this order."""
+def sheet_row(plan: RatingPlan, texts: Texts, token: str, index: int) -> dict[str, str]:
+    """Return one line of a sheet with all its columns."""
     rater = plan.raters[token]
-    text = texts[rater.order[place]]
+    text = texts[rater.order[index]]
     turns = [
         f"{'Answer' if turn['answers'] else 'Message'}: {turn['text']}" for turn in text.get("context", ())
     ]
     return {
         "rater": rater.name,
-        "number": str(place + 1),
-        "task": f"{token}-{place}-{rater.order[place]}",
+        "number": str(index + 1),
+        "task": f"{token}-{index}-{rater.order[index]}",
         "situation": text.get("situation", ""),
         "earlier": "\n".join(turns),
         "prompt": text["prompt"],
@@ -126,7 +126,7 @@ def sheet_row(plan: RatingPlan, texts: Texts, token: str, place: int) -> dict[st
 
 
 def read_handed_back(path: Path) -> dict[str, Any] | None:
-    """Return the file that a page handed back; None where it is none."""
+    """Return the file that a rater sent back; None if it is not one."""
     try:
         found = parse_json(read_whole(path))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The journal of a plan: every rating and every undo as it came, on the disk before it is acknowledged."""
+"""The journal of a plan: every rating and every undo, on the disk before it is acknowledged."""
 
 import errno
 import json
@@ -23,23 +23,23 @@ JOURNAL_FILE: Final = "journal.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One act of a rater at a place of the order: a label, or None where the rating was taken back."""
+    """One act of a rater at an index of the order: a label, or None for an undo."""
 
-    place: int
+    index: int
     label: str | None
     reason: str = ""
     at: datetime | None = field(default=None, compare=False)
 
 
 class Conflict(Exception):
-    """Something else was recorded at this place, as from another tab."""
+    """Another act was recorded at this index, such as from another tab."""
 
 
 class Journal:
     """All acts of all raters; one process at a time may write.
 
-    A rater's acts at one place are numbered from 1. A page without a response sends an act again with its
-    number, so that nothing is recorded twice and nothing late undoes what came after it.
+    A rater's acts at one index are numbered from 1. A page without a response sends an act again with its
+    number, so that no act is recorded twice or too late.
     """
 
     def __init__(self, folder: Path, plan: RatingPlan) -> None:
@@ -47,11 +47,11 @@ class Journal:
         self._lock = Lock()
         self._acts: dict[str, dict[int, list[Entry]]] = {token: {} for token in plan.raters}
         for token, entry in read_journal(folder, plan):
-            self._acts[token].setdefault(entry.place, []).append(entry)
+            self._acts[token].setdefault(entry.index, []).append(entry)
         with disk_errors(self.path):
-            # Unbuffered: what a full disk refused must not come along with the next line.
+            # Unbuffered, so that a line that a full disk refused does not come with the next one.
             self._file = open(self.path, "ab", buffering=0, opener=without_links)  # noqa: SIM115 (kept open)
-            # What a power cut left of a line was never acknowledged.
+            # A torn line was never acknowledged.
             self._file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
             sync(folder)
 
@@ -60,9 +60,9 @@ class Journal:
         self._file.close()
 
     def record(self, token: str, key: str, number: int, entry: Entry) -> None:
-        """Store an act, the `number`-th at its place; one that is known is not written again."""
+        """Store an act, the `number`-th at its index; a known one is not written again."""
         with self._lock:
-            acts = self._acts[token].setdefault(entry.place, [])
+            acts = self._acts[token].setdefault(entry.index, [])
             if number <= len(acts):
                 if acts[number - 1] != entry:
                     raise Conflict
@@ -70,7 +70,7 @@ class Journal:
             if number > len(acts) + 1:
                 raise Conflict
             at = datetime.now(UTC).replace(microsecond=0)
-            row: dict[str, Any] = {"token": token, "key": key, "place": entry.place, "label": entry.label}
+            row: dict[str, Any] = {"token": token, "key": key, "index": entry.index, "label": entry.label}
             row |= {"reason": entry.reason} if entry.reason else {}
             row |= {"at": at.isoformat()} | ({"undo": True} if entry.label is None else {})
             with disk_errors(self.path):
@@ -85,18 +85,18 @@ class Journal:
             acts.append(replace(entry, at=at))
 
     def acts_of(self, token: str) -> dict[int, tuple[int, Entry]]:
-        """By place, how many acts there were and the last."""
+        """Return the number of acts and the last act by index."""
         with self._lock:
-            return {place: (len(acts), acts[-1]) for place, acts in self._acts[token].items() if acts}
+            return {index: (len(acts), acts[-1]) for index, acts in self._acts[token].items() if acts}
 
 
 def lock_plan(folder: Path) -> AbstractContextManager[None]:
-    """Lock the plan: one process at a time may serve or extend it."""
+    """Lock the plan, so that one process at a time serves or extends it."""
     return locked(folder, busy="process {process} serves this plan already; use its links, or stop it")
 
 
 def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
-    """Every act with its rater's token, in order; a line that was not finished is left out."""
+    """Yield every act with its rater's token, in order, without an unfinished line."""
     path = folder / JOURNAL_FILE
     if not path.exists():
         return
@@ -115,11 +115,11 @@ def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
 def read_entry(row: Any, order: Sequence[str], labels: Sequence[str | None] = LABELS) -> Entry:
     """Return an act of a journal or a returned file; `ValueError` starts with the field that is wrong."""
     given = row if isinstance(row, dict) else {}
-    place, label, at = (given.get(name) for name in ("place", "label", "at"))
+    index, label, at = (given.get(name) for name in ("index", "label", "at"))
     reason = given.get("reason", "")
-    if type(place) is not int or not 0 <= place < len(order):
-        raise ValueError(f"place: not one of the {len(order)} replies of this rater")
-    if given.get("key") != order[place]:
+    if type(index) is not int or not 0 <= index < len(order):
+        raise ValueError(f"index: not one of the {len(order)} replies of this rater")
+    if given.get("key") != order[index]:
         raise ValueError("key: not the plan's reply at this position")
     if label not in labels:
         raise ValueError(f"label: not one of {', '.join(LABELS)}")
@@ -131,4 +131,4 @@ def read_entry(row: Any, order: Sequence[str], labels: Sequence[str | None] = LA
         time = None
     if time is None or time.tzinfo is None:
         raise ValueError("at: not a time in ISO 8601 with its zone")
-    return Entry(place=place, label=label, reason=reason, at=time)
+    return Entry(index=index, label=label, reason=reason, at=time)

@@ -1,11 +1,10 @@
 """The next replies to rate, drawn with known chances, so that weights of 1 / chance leave no bias.
 
-Models that nobody rated yet come first: each rater gets their replies to prompts that he or she has read
-already, so that all models are seen on the same prompts. Else further prompts are drawn, all models' replies
-to each. With a judge's run they come from strata of its Good share, most from strata where single ratings
-vary most by the judge's score (Neyman 1934), where a rating adds most. Within a stratum all prompts have
-the same chance: the share of its prompts that are drawn. It grows with every draw, also for prompts drawn
-earlier.
+Unrated models come first: each rater gets their replies to prompts that he or she has read already. Otherwise
+further prompts are drawn, with all models' replies to each. With a judge's run they come from strata of its
+Good share, most from strata where single ratings vary most by the judge's score (Neyman 1934). Within a
+stratum all prompts have the same chance: the share of its prompts that are drawn. It grows with every draw,
+also for prompts drawn earlier.
 """
 
 import random
@@ -29,13 +28,12 @@ Row = tuple[Exchange, ...]  # all models' replies to one prompt
 def draw_next(
     plan: RatingPlan, pool: Sequence[Exchange], judgments: Sequence[Judgment] = (), *, each: int
 ) -> Drawn:
-    """Give every rater about `each` replies more; `pool` is what the plan was drawn from, and new models'."""
+    """Give every rater about `each` more replies of a `pool`: the plan's files, and those of new models."""
     known = {item.id for item in plan.items.values()}
     pool = _under_known_ids(plan, pool)
     if not known & {item.id for item in pool}:
         raise UserError("rate next: none of these replies is in the plan; pass the plan's files")
-    # As many draws as there were seed the next.
-    rng = random.Random(f"{plan.seed}-{plan.count_places()}")
+    rng = random.Random(f"{plan.seed}-{plan.count_ratings()}")
     models = {item.model for item in plan.items.values()}
     unrated = {item.model for item in pool} - models
     if unrated:
@@ -46,7 +44,7 @@ def draw_next(
 
 
 def _under_known_ids(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Exchange]:
-    """The replies by the plan's ids: rows without one have other ids when other files are read too."""
+    """Return the replies with the plan's ids: ids of rows without one depend on the files read together."""
     ids = {item.id for item in pool}
     known = {
         (item.model, item.content_digest): item.id
@@ -58,7 +56,7 @@ def _under_known_ids(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Exchang
 
 
 def _rows(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Row]:
-    """The prompts that may be drawn, in the plan's own random order; those of anchors are not among them."""
+    """Return the prompts that may be drawn, without those of anchors, in the plan's random order."""
     columns, notes = columns_of_models(pool, plan.each, random.Random(plan.seed))
     if notes:
         raise UserError("rate next: too few prompts have replies by all models; make a new plan")
@@ -67,7 +65,7 @@ def _rows(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Row]:
 
 
 def _good_shares(pool: Sequence[Exchange], judgments: Sequence[Judgment]) -> dict[str, float]:
-    """The judge's probability of Good by reply, or 1 and 0 where it gives labels only."""
+    """Return the judge's probability of Good by reply, or 1 and 0 for a judge with labels only."""
     judged = {
         item.content_digest: float(item.label == LABELS[-1])
         if item.probabilities is None
@@ -92,7 +90,7 @@ class Stratum:
 
 
 def _strata(rows: Sequence[Row], good: Mapping[str, float] | None) -> list[Stratum]:
-    """Prompts by the judge's mean share of Good, in parts of equal size; one part without a judge."""
+    """Return prompts by the judge's mean share of Good, in parts of equal size; one without a judge."""
     if good is None or len(rows) < STRATA * LEAST_IN_STRATUM:
         return [Stratum(rows, 1.0)]
     middle = sum(good.values()) / len(good)
@@ -100,7 +98,6 @@ def _strata(rows: Sequence[Row], good: Mapping[str, float] | None) -> list[Strat
     def shares(row: Row) -> list[float]:
         return [good.get(item.id, middle) for item in row]
 
-    # Ties by id: the same files and run give the same strata again.
     ordered = sorted(rows, key=lambda row: (sum(shares(row)), row[0].id))
     ends = [len(rows) * part // STRATA for part in range(STRATA + 1)]
     strata = []
@@ -148,7 +145,7 @@ def _add_prompts(
 
 
 def _allocate(sizes: Sequence[tuple[int, float]], free: Sequence[int], wanted: int) -> list[int]:
-    """How many prompts to draw of each stratum: in all as their size times their spread, and one at least.
+    """Return how many prompts to draw of each stratum: by size times spread, and one at least.
 
     >>> _allocate([(100, 0.5), (100, 0.25)], [90, 90], 40)
     [30, 10]
@@ -158,7 +155,7 @@ def _allocate(sizes: Sequence[tuple[int, float]], free: Sequence[int], wanted: i
     parts = [size * spread for size, spread in sizes]
     counts = [0] * len(sizes)
     for _ in range(wanted):
-        # The stratum that lacks most of its part; where nothing was drawn yet, first.
+        # The stratum that lacks most of its part; one without any draw first.
         lacking = [
             (done[at] + counts[at] > 0, (done[at] + counts[at]) / part, at)
             for at, part in enumerate(parts)
@@ -169,7 +166,7 @@ def _allocate(sizes: Sequence[tuple[int, float]], free: Sequence[int], wanted: i
 
 
 def _check_chances(plan: RatingPlan, part: Stratum) -> None:
-    """Within a stratum all had the same chance so far; else the strata are not those of the last draw."""
+    """Refuse strata that are not those of the last draw: within each, all chances are equal."""
     ids = {item.id for row in part.rows for item in row}
     chances = Counter((item.model, round(item.chance, 9)) for item in plan.items.values() if item.id in ids)
     if len(chances) > len({model for model, _ in chances}):
@@ -181,7 +178,7 @@ def _check_chances(plan: RatingPlan, part: Stratum) -> None:
 def _add_models(
     plan: RatingPlan, pool: Sequence[Exchange], unrated: set[str], each: int, rng: random.Random
 ) -> Drawn:
-    """New models' replies to prompts that a rater has read already, by as many as `each` allows."""
+    """Add new models' replies to prompts that each rater has read already, as many as `each` allows."""
     replies: dict[str, dict[str, Exchange]] = {}
     for item in rng.sample(pool, len(pool)):
         if item.model in unrated:
@@ -199,12 +196,10 @@ def _add_models(
             f"rate next: {names} have no reply to a prompt of the plan; make a new plan with all models"
         )
     count = max(1, each // len(unrated))
-    # One order of prompts for all raters: how many are taken is then a share of all.
-    order = rng.sample(there, len(there))
-    most = max(map(len, read.values()))
-    share = min(1.0, count / most)
-    kept = set(order[: max(1, round(share * len(order)))])
-    share = len(kept) / len(order)
+    share = min(1.0, count / max(map(len, read.values())))
+    # One order of prompts for all raters: the number taken is then a share of all.
+    kept = set(rng.sample(there, len(there))[: max(1, round(share * len(there)))])
+    share = len(kept) / len(there)
     new = [item for prompt in sorted(kept) for item in replies[prompt].values()]
     chances = {item.id: share * chance[item.prompt_digest] for item in new}
     added = {

@@ -1,9 +1,9 @@
-"""A rating plan: which replies each person rates, drawn so that all models are seen alike; and its folder.
+"""A rating plan: the replies that each rater rates, balanced over models; and its folder.
 
-Replies are in one sequence: prompt after prompt in random order, and for each prompt every model, the models
-always in the same order. Each person takes the next stretch of that sequence, which starts again after its
-end. So nobody's counts of models differ by more than one, a person sees all models on the same prompts but
-for a prompt cut at either end, and no reply is rated twice before all were rated once.
+Replies are in one sequence: prompts in random order, and for each prompt every model in the same order. Each
+rater takes the next part of that sequence, which starts again after its end. So a rater's counts of models
+differ by one at most, a rater sees all models on the same prompts except at either end of the part, and no
+reply is rated twice before all are rated once.
 """
 
 import json
@@ -13,6 +13,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,13 +25,13 @@ from empathy_judge.data.tables import read_rows, validate, write_rows
 
 PLAN_FILE: Final = "plan.json"
 TEXTS_FILE: Final = "texts.jsonl"
-FORMAT: Final = 1
-ANCHORS: Final = 2  # replies that everybody rates
-REPEATS: Final = 1  # replies that a person rates twice
-WORDS_A_MINUTE: Final = 200  # that people read
+FORMAT: Final = 2
+ANCHORS: Final = 2  # replies that every rater rates
+REPEATS: Final = 1  # replies that a rater rates twice
+WORDS_A_MINUTE: Final = 200  # reading speed
 SECONDS_A_RATING: Final = 5.0  # to choose a label
-LEAST_EACH: Final = 5  # so that checks are not all that a person rates
-Texts = Mapping[str, Mapping[str, Any]]  # what raters read of each reply, by its key
+LEAST_EACH: Final = 5  # otherwise a rater would rate only checks
+Texts = Mapping[str, Mapping[str, Any]]  # the texts of each reply for raters, by its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rater:
-    """Who rates, and the keys of the replies in the order they are shown; a repeated one twice."""
+    """A rater, and the keys of the replies in the order they are shown; a repeated one twice."""
 
     name: str
     order: tuple[str, ...]
@@ -70,12 +71,12 @@ class RatingPlan:
     undrawn: int = 0  # prompts of which `rate next` can draw all models' replies
     format: int = FORMAT
 
-    def is_check(self, token: str, place: int) -> bool:
-        """Whether the reply at this place only shows how consistent the rater is."""
+    def is_check(self, token: str, index: int) -> bool:
+        """Return whether the rating at this index only measures consistency."""
         order = self.raters[token].order
-        return order[place] in (*self.anchors, *order[:place])
+        return order[index] in (*self.anchors, *order[:index])
 
-    def count_places(self) -> int:
+    def count_ratings(self) -> int:
         """Return the number of ratings that the plan asks for, checks included."""
         return sum(len(rater.order) for rater in self.raters.values())
 
@@ -97,7 +98,7 @@ class RatingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A plan, the texts of replies that were drawn by their keys, a `summary` and `notes` for its maker."""
+    """A plan, the texts of the drawn replies by their keys, a `summary` and `notes`."""
 
     plan: RatingPlan
     texts: Texts
@@ -117,7 +118,7 @@ def draw_plan(
     source_words: Sequence[str] = (),
     unit: str = REPLY,
 ) -> Drawn:
-    """Draw who rates which replies; `each` counts the anchors and the repeat too."""
+    """Assign replies to raters; `each` includes the anchors and the repeated reply."""
     if each < LEAST_EACH:
         raise UserError(f"--each {each}: three replies measure only consistency; set at least {LEAST_EACH}")
     rng, pool = random.Random(seed), list(exchanges)
@@ -177,7 +178,7 @@ def item_of(exchange: Exchange, *, chance: float = 1.0) -> Item:
 
 
 def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -> tuple[Columns, list[str]]:
-    """The replies by model; row by row to the same prompt, where models have enough prompts in common."""
+    """Return the replies by model, row by row to the same prompt if the models share enough prompts."""
     by_prompt: dict[tuple[str, ...], dict[str, list[Exchange]]] = defaultdict(lambda: defaultdict(list))
     for item in pool:
         said = (turn.text for turn in item.dialogue if not _is_answer(turn.speaker, item))
@@ -186,7 +187,6 @@ def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -
     rng.shuffle(models)
     rows = []
     for replies in by_prompt.values():
-        # Where models answered a prompt several times, first answers are matched with first answers.
         shuffled = [rng.sample(replies.get(model, []), len(replies.get(model, []))) for model in models]
         rows += list(zip(*shuffled, strict=False))
     rng.shuffle(rows)
@@ -199,9 +199,9 @@ def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -
 
 
 def _take_anchors(columns: Columns, each: int, rng: random.Random) -> tuple[list[Exchange], Columns]:
-    """Anchors of one prompt, or of two where there is one model, and the columns without that prompt.
+    """Return anchors of one prompt, or of two for a single model, and the columns without that prompt.
 
-    Where a person can rate everything, every reply is an anchor already.
+    If each rater can rate everything, no anchors are needed.
     """
     rows = -(-ANCHORS // len(columns))
     if sum(map(len, columns)) <= each - REPEATS or min(map(len, columns)) <= rows:
@@ -211,18 +211,14 @@ def _take_anchors(columns: Columns, each: int, rng: random.Random) -> tuple[list
 
 
 def _deal(columns: Columns, people: int, share: int) -> list[list[Exchange]]:
-    """Give everybody the next `share` of the row, round and round."""
-    models = len(columns)
-
-    def at(place: int) -> Exchange:
-        column = columns[place % models]
-        return column[place // models % len(column)]
-
-    return [[at(place) for place in range(who * share, (who + 1) * share)] for who in range(people)]
+    """Give each rater the next `share` of the sequence, which starts again after its end."""
+    sequence = zip(*map(cycle, columns), strict=True)
+    replies = chain.from_iterable(sequence)
+    return [list(islice(replies, share)) for _ in range(people)]
 
 
 def _chances(columns: Columns, kept: Columns, ratings: int, anchors: Sequence[Exchange]) -> dict[int, float]:
-    """The probability that a reply is drawn: all replies of a model have the same, by the order of chance."""
+    """Return the probability of each reply to be drawn, which is equal for all replies of a model."""
     chances: dict[int, float] = {}
     chosen = {id(item) for item in anchors}
     for whole, column in zip(columns, kept, strict=True):
@@ -233,7 +229,7 @@ def _chances(columns: Columns, kept: Columns, ratings: int, anchors: Sequence[Ex
 
 
 def _order(mine: Sequence[str], anchors: Sequence[str], rng: random.Random) -> tuple[str, ...]:
-    """A rater's replies at random, one of the first third once more in the last third."""
+    """Return a rater's replies in random order, one of the first third again in the last third."""
     order = rng.sample([*mine, *anchors], len(mine) + len(anchors))
     early = [key for key in order[: max(1, len(order) // 3)] if key not in anchors] or list(mine)
     order.insert(rng.randint(len(order) - len(order) // 3, len(order)), rng.choice(early))
@@ -246,7 +242,7 @@ def _is_answer(speaker: str, item: Exchange) -> bool:
 
 
 def blind_text(item: Exchange) -> dict[str, Any]:
-    """What a rater reads: no id, no model, and no name of a speaker."""
+    """Return the texts that a rater reads, without id, model and names of speakers."""
     turns = [{"answers": _is_answer(turn.speaker, item), "text": turn.text} for turn in item.dialogue]
     shown = {"situation": item.situation, "context": turns, "prompt": item.prompt, "response": item.response}
     return {name: value for name, value in shown.items() if value}
@@ -264,7 +260,7 @@ def rating_seconds(text: Mapping[str, Any]) -> float:
 
 
 def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
-    """Add people who rate the same replies as those before them, each in an order of their own."""
+    """Add raters of the same replies, each with an own order."""
     rng = random.Random(f"{plan.seed}-people-{plan.people}")
     shares = [sorted(set(rater.order) - set(plan.anchors)) for rater in plan.raters.values()]
     new = {
@@ -288,40 +284,43 @@ def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
 
 
 def write_plan(drawn: Drawn, folder: Path) -> None:
-    """Write a plan's folder; the plan last, so that its presence means that the folder is whole."""
+    """Write a plan's folder; the plan comes last, so that a folder with a plan is complete."""
     if (folder / PLAN_FILE).exists():
         raise UserError(f"{folder}: has a plan already, which ratings may use; set another --out")
     replace_plan(drawn.plan, drawn.texts, folder)
 
 
 def replace_plan(plan: RatingPlan, texts: Texts, folder: Path) -> None:
-    """Write a plan over the one that is there, if any: its texts first."""
-    place = folder / PLAN_FILE
+    """Write a plan in place of an existing one, its texts first."""
+    path = folder / PLAN_FILE
     write_rows(folder / TEXTS_FILE, ({"key": key, **text} for key, text in texts.items()))
-    with disk_errors(place), replacing(place) as partial:
+    with disk_errors(path), replacing(path) as partial:
         partial.write_text(json.dumps(to_plain(plan), indent=1) + "\n", encoding="utf-8")
 
 
 def read_plan(folder: Path) -> RatingPlan:
-    """The plan in a folder."""
-    place = folder / PLAN_FILE
+    """Read the plan in a folder."""
+    path = folder / PLAN_FILE
     try:
-        table = json.loads(place.read_text(encoding="utf-8"))
+        table = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{folder}: no plan; `rate plan` makes one") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{place}: not a plan: {error}") from error
+        raise UserError(f"{path}: not a plan: {error}") from error
     if isinstance(table, dict) and table.get("format") != FORMAT:
-        raise UserError(f"{place}: a plan of format {table.get('format')!r}; this version reads {FORMAT}")
-    plan = validate(RatingPlan, table, str(place))
+        raise UserError(
+            f"{path}: a plan of format {table.get('format')!r}, and this version reads format {FORMAT}: make "
+            "a new plan with `rate plan`"
+        )
+    plan = validate(RatingPlan, table, str(path))
     for rater in plan.raters.values():
         if unknown := set(rater.order) - set(plan.items):
-            raise UserError(f"{place}: {rater.name}: no item has the key {min(unknown)!r}")
+            raise UserError(f"{path}: {rater.name}: no item has the key {min(unknown)!r}")
     return plan
 
 
 def read_texts(folder: Path, plan: RatingPlan) -> dict[str, dict[str, Any]]:
-    """Return what raters read of each reply, by its key."""
+    """Return the texts of each reply for raters, by its key."""
     path = folder / TEXTS_FILE
     texts = {str(row.pop("key", "")): row for _, row in read_rows(path)}
     for key in plan.items:

@@ -23,9 +23,9 @@ ASK_FOR_LINK: Final = Path(__file__).parent / "templates" / "ask-for-link.html"
 
 
 class Act(StrictModel):
-    """A message of the page: the `n`-th act at a place, a label or, to undo one, none."""
+    """A message of the page: the `n`-th act at an index, a label, or None for an undo."""
 
-    place: int = Field(ge=0)
+    index: int = Field(ge=0)
     key: str
     n: int = Field(ge=1)
     label: str | None
@@ -43,19 +43,19 @@ class RatingService:
     def state(self, token: str) -> dict[str, Any]:
         """Return the state of a page: the rater's replies in order, and the acts on each."""
         acts = [
-            {"place": place, "n": count, "label": last.label, "reason": last.reason}
-            for place, (count, last) in sorted(self.journal.acts_of(token).items())
+            {"index": index, "n": count, "label": last.label, "reason": last.reason}
+            for index, (count, last) in sorted(self.journal.acts_of(token).items())
         ]
         return {"items": page_items(self.plan, self.texts, token), "acts": acts}
 
     def record(self, token: str, act: Act) -> None:
         """Check an act and write it to the disk."""
         order = self.plan.raters[token].order
-        if act.place >= len(order) or order[act.place] != act.key:
-            raise RequestRefused(400, "place: no such reply in this plan; reload the page", param="place")
+        if act.index >= len(order) or order[act.index] != act.key:
+            raise RequestRefused(400, "index: no such reply in this plan; reload the page", param="index")
         if act.label not in (*LABELS, None):
             raise RequestRefused(400, f"label: one of {', '.join(LABELS)}", param="label")
-        self.journal.record(token, act.key, act.n, Entry(place=act.place, label=act.label, reason=act.reason))
+        self.journal.record(token, act.key, act.n, Entry(index=act.index, label=act.label, reason=act.reason))
 
 
 def make_rating_app(

@@ -8,9 +8,9 @@ const isWhole = given.unit === "conversation";
 const HASTE = 150; // milliseconds; a faster second key press is ignored as a bounce
 const store = `rating.${given.token}.`;
 let items = given.items || [];
-let acts = new Map(); // by place: {n, label, reason}, the last act and how many there were
+let acts = new Map(); // by index: {n, label, reason}, the last act and how many there were
 let waiting = new Map(); // acts that the server does not have yet, by their key in the browser's storage
-let view = "intro", place = 0, isSending = false, delay = 0, timer = null, haste = null;
+let view = "intro", index = 0, isSending = false, delay = 0, timer = null, haste = null;
 let isKept = true; // whether this browser can store ratings
 
 function make(tag, name, ...parts) {
@@ -47,10 +47,10 @@ function recall() {
 
 function applyWaiting() {
   for (const [key, act] of [...waiting]) {
-    const known = acts.get(act.place);
-    const isOurs = act.place < items.length && items[act.place].key === act.key;
+    const known = acts.get(act.index);
+    const isOurs = act.index < items.length && items[act.index].key === act.key;
     if (!isOurs || (known && act.n < known.n)) forget(key); // of another plan, or outdated
-    else acts.set(act.place, act);
+    else acts.set(act.index, act);
   }
 }
 
@@ -61,7 +61,7 @@ const firstOpen = () => { const i = items.findIndex((_, i) => !ratedAt(i)); retu
 function act(i, label, reason) {
   const known = acts.get(i);
   const made = {
-    place: i, key: items[i].key, label, reason: reason.trim().replace(/\p{Cs}/gu, "\ufffd"),
+    index: i, key: items[i].key, label, reason: reason.trim().replace(/\p{Cs}/gu, "\ufffd"),
     n: (known ? known.n : 0) + 1, at: new Date().toISOString(),
   };
   acts.set(i, made);
@@ -72,9 +72,9 @@ function act(i, label, reason) {
 
 function choose(label) {
   if (view !== "rate" || haste) return;
-  act(place, label, $("reason").value);
-  place = nextOpen(place);
-  show(place < items.length ? "rate" : "done", `Last rating: ${label}.`);
+  act(index, label, $("reason").value);
+  index = nextOpen(index);
+  show(index < items.length ? "rate" : "done", `Last rating: ${label}.`);
 }
 
 // The next one in order that is not rated; those skipped by another tab come last.
@@ -91,11 +91,11 @@ function lastRated() {
 
 function undo() {
   if (view !== "rate" && view !== "done") return;
-  const last = view === "rate" ? [...acts.keys()].filter((i) => i < place && ratedAt(i)).reduce((a, b) => Math.max(a, b), -1) : lastRated();
+  const last = view === "rate" ? [...acts.keys()].filter((i) => i < index && ratedAt(i)).reduce((a, b) => Math.max(a, b), -1) : lastRated();
   if (last < 0) return say("There is nothing to undo.");
   const before = acts.get(last);
   act(last, null, "");
-  place = last;
+  index = last;
   show("rate", `${before.label} was undone.`);
   $("reason").value = before.reason || "";
 }
@@ -123,13 +123,13 @@ async function send() {
   clearTimeout(timer);
   while (waiting.size) {
     const [key, one] = waiting.entries().next().value;
-    const { place: at, key: item, label, reason, n } = one;
-    const answer = await call("ratings", { place: at, key: item, label, reason, n });
+    const { index: at, key: item, label, reason, n } = one;
+    const answer = await call("ratings", { index: at, key: item, label, reason, n });
     if (answer.status === 200) {
       forget(key);
       delay = 0;
     } else if (answer.status === 409) { // another tab was first: the rating on the server counts
-      for (const [other, act] of [...waiting]) if (act.place === at) forget(other);
+      for (const [other, act] of [...waiting]) if (act.index === at) forget(other);
       adopt(answer.body);
       settle();
     } else if (answer.status >= 400 && answer.status < 500) {
@@ -148,7 +148,7 @@ async function send() {
 
 function adopt(state) {
   if (state.items) items = state.items;
-  acts = new Map(state.acts.map((one) => [one.place, one]));
+  acts = new Map(state.acts.map((one) => [one.index, one]));
   recall();
   applyWaiting();
 }
@@ -156,9 +156,9 @@ function adopt(state) {
 // The reply on screen may have been rated in another tab.
 function settle() {
   const hasMore = view === "done" && firstOpen() < items.length; // the plan has grown
-  if (!hasMore && (view !== "rate" || !ratedAt(place))) return draw();
-  place = firstOpen();
-  show(place < items.length ? "rate" : "done");
+  if (!hasMore && (view !== "rate" || !ratedAt(index))) return draw();
+  index = firstOpen();
+  show(index < items.length ? "rate" : "done");
 }
 
 async function load() {
@@ -200,7 +200,7 @@ function draw() {
   for (const name of ["intro", "rate", "paused", "done"]) $(name).hidden = view !== name;
   $("hand").hidden = given.server || !(view === "paused" || view === "done");
   document.body.dataset.view = view;
-  document.body.dataset.open = view === "rate" && !haste ? String(place) : "";
+  document.body.dataset.open = view === "rate" && !haste ? String(index) : "";
 }
 
 function show(name, said = "") {
@@ -208,7 +208,7 @@ function show(name, said = "") {
   draw();
   document.body.dataset.open = "";
   if (name === "rate") {
-    const item = items[place];
+    const item = items[index];
     const about = [];
     if (item.situation) about.push(make("h3", "", "The situation"), make("p", "", item.situation));
     const turns = [...(item.context || [])];
@@ -225,10 +225,10 @@ function show(name, said = "") {
     $("prompt").textContent = item.prompt;
     $("reply").textContent = item.response;
     $("reason").value = "";
-    $("place").textContent = `${isWhole ? "Conversation" : "Reply"} ${place + 1} of ${items.length}`;
-    $("undo").disabled = ![...acts.keys()].some((i) => i < place && ratedAt(i));
+    $("place").textContent = `${isWhole ? "Conversation" : "Reply"} ${index + 1} of ${items.length}`;
+    $("undo").disabled = ![...acts.keys()].some((i) => i < index && ratedAt(i));
     clearTimeout(haste);
-    haste = setTimeout(() => { haste = null; document.body.dataset.open = String(place); }, HASTE);
+    haste = setTimeout(() => { haste = null; document.body.dataset.open = String(index); }, HASTE);
     $("place").focus({ preventScroll: true });
     window.scrollTo(0, 0);
   } else if (name === "paused") {
@@ -241,8 +241,8 @@ function show(name, said = "") {
 }
 
 function begin() {
-  place = firstOpen();
-  if (place >= items.length) show("done");
+  index = firstOpen();
+  if (index >= items.length) show("done");
   else if (countRated() && view !== "paused") show("rate", "You continue where you stopped.");
   else if (view === "intro") show("intro");
   $("start").textContent = countRated() ? "Resume" : "Start";
@@ -253,8 +253,8 @@ function begin() {
 
 function download() {
   const ratings = items.map((item, i) => ({ i, item, act: acts.get(i) })).filter(({ act }) => act && act.label)
-    .map(({ i, item, act }) => ({ place: i, key: item.key, label: act.label, ...(act.reason && { reason: act.reason }), at: act.at }));
-  const file = { format: 1, token: given.token, rater: given.rater, ratings };
+    .map(({ i, item, act }) => ({ index: i, key: item.key, label: act.label, ...(act.reason && { reason: act.reason }), at: act.at }));
+  const file = { format: given.format, token: given.token, rater: given.rater, ratings };
   const link = make("a", "");
   link.href = URL.createObjectURL(new Blob([JSON.stringify(file, null, 1)], { type: "application/json" }));
   link.download = `${given.rater}-ratings.json`;

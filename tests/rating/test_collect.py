@@ -25,23 +25,23 @@ def run(*words: object, code: int = 0) -> Result:
     return done
 
 
-def label_at(token: str, place: int) -> str:
-    return LABELS[(int(token[:6], 16) + place) % 3]
+def label_at(token: str, index: int) -> str:
+    return LABELS[(int(token[:6], 16) + index) % 3]
 
 
-def handed_back(plan: RatingPlan, token: str, places: list[int], **changes: Any) -> dict[str, Any]:
+def handed_back(plan: RatingPlan, token: str, indexes: list[int], **changes: Any) -> dict[str, Any]:
     """What the page of a file saves."""
     order = plan.raters[token].order
     rows = [
         {
-            "place": place,
-            "key": order[place],
-            "label": label_at(token, place),
-            "at": f"2026-01-01T00:00:{place:02}Z",
+            "index": index,
+            "key": order[index],
+            "label": label_at(token, index),
+            "at": f"2026-01-01T00:00:{index:02}Z",
         }
-        for place in places
+        for index in indexes
     ]
-    return {"format": 1, "token": token, "ratings": rows} | changes
+    return {"format": 2, "token": token, "ratings": rows} | changes
 
 
 def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) -> None:
@@ -49,16 +49,16 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     plan = make_plan(folder, people=3, each=12)
     first, second, _ = plan.raters
     journal = Journal(folder, plan)
-    for place in range(12):
-        entry = Entry(place=place, label=label_at(first, place), reason="Why not?" if place == 3 else "")
-        journal.record(first, plan.raters[first].order[place], 1, entry)
+    for index in range(12):
+        entry = Entry(index=index, label=label_at(first, index), reason="Why not?" if index == 3 else "")
+        journal.record(first, plan.raters[first].order[index], 1, entry)
     journal.close()
-    places = list(range(12))
-    random.Random(0).shuffle(places)
+    indexes = list(range(12))
+    random.Random(0).shuffle(indexes)
     files = {
-        "half.json": handed_back(plan, second, places[:6]),
-        "whole.json": handed_back(plan, second, places),
-        "same.json": handed_back(plan, first, places),
+        "half.json": handed_back(plan, second, indexes[:6]),
+        "whole.json": handed_back(plan, second, indexes),
+        "same.json": handed_back(plan, first, indexes),
     }
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
@@ -71,10 +71,10 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     assert {row["rater"] for row in rows} == {"rater-1", "rater-2"}
     for row in rows:
         token = first if row["rater"] == "rater-1" else second
-        item = plan.items[plan.raters[token].order[row["place"]]]
+        item = plan.items[plan.raters[token].order[row["index"]]]
         assert (row["id"], row["model"], row["chance"]) == (item.id, item.model, item.chance)
-        assert row["rating"] == label_at(token, row["place"])
-    assert [row.get("reason") for row in rows if row["place"] == 3 and row["rater"] == "rater-1"] in (
+        assert row["rating"] == label_at(token, row["index"])
+    assert [row.get("reason") for row in rows if row["index"] == 3 and row["rater"] == "rater-1"] in (
         ["Why not?"],
         [],
     )
@@ -82,7 +82,7 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     told = json.loads((folder / "consistency.json").read_text())
     assert told["repeated"] == 2 and set(told["raters"]) == {"rater-1", "rater-2", "rater-3"}
     mine, order = told["raters"]["rater-1"], plan.raters[first].order
-    (again,) = [place for place in range(12) if order[place] in order[:place]]
+    (again,) = [index for index in range(12) if order[index] in order[:index]]
     pair = [label_at(first, order.index(order[again])), label_at(first, again)]
     assert mine["repeats"] == {plan.items[order[again]].id: pair}
     assert len(mine["anchors"]) == 2 and told["raters"]["rater-3"]["repeats"] == {}
@@ -108,14 +108,14 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
         "at": "2026-02-01T00:00:00Z",
     }
     beyond = handed_back(plan, token, [0])
-    beyond["ratings"][0]["place"] = 40
+    beyond["ratings"][0]["index"] = 40
     files = {
         "good.json": handed_back(plan, token, [0, 1]),
         "foreign.json": handed_back(foreign, next(iter(foreign.raters)), [0]),
         "edited.json": edited,
         "changed.json": changed,
         "beyond.json": beyond,
-        "holes.json": {"format": 1, "token": token, "ratings": [{}]},
+        "holes.json": {"format": 2, "token": token, "ratings": [{}]},
         "none.json": [1],
     }
     for name, content in files.items():
@@ -127,8 +127,8 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     for said in (
         "foreign.json: from another plan",
         "edited.json: rating 2: key: ",
-        "beyond.json: rating 1: place: ",
-        "holes.json: rating 1: place: ",
+        "beyond.json: rating 1: index: ",
+        "holes.json: rating 1: index: ",
         "none.json: neither a file of the rating page nor a sheet",
         "twice.json: neither a file of the rating page nor a sheet",
         "--skip-invalid",
@@ -149,14 +149,14 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     [
         ("token", []),
         ("token", {"a": 1}),
-        ("format", 2),
+        ("format", 1),
         ("ratings", {"0": {}}),
         ("ratings", [[]]),
         ("ratings", "many"),
-        ("place", True),
-        ("place", 0.0),
-        ("place", -1),
-        ("place", 10**300),
+        ("index", True),
+        ("index", 0.0),
+        ("index", -1),
+        ("index", 10**300),
         ("key", ["a"]),
         ("label", None),
         ("label", ["Good"]),
@@ -213,11 +213,11 @@ def test_raters_whose_answers_carry_no_information_are_marked_and_still_count(tm
     }
     for token, file in files.items():
         for row in file["ratings"]:
-            row["at"] = f"2026-01-01T00:{row['place']:02}:00Z"
+            row["at"] = f"2026-01-01T00:{row['index']:02}:00Z"
             if token in (same, brief):
                 row["label"] = "Good"
             if token == hasty:
-                row["at"] = f"2026-01-01T00:00:{row['place'] // 4:02}.{row['place'] % 4}Z"
+                row["at"] = f"2026-01-01T00:00:{row['index'] // 4:02}.{row['index'] % 4}Z"
         (tmp_path / f"{plan.raters[token].name}.json").write_text(json.dumps(file))
     paths = sorted(tmp_path.glob("rater-*.json"))
     done = run("rate", "collect", folder, *paths, "--json")
@@ -295,13 +295,13 @@ def test_the_page_counts_what_was_collected_from_sheets(
     folder = tmp_path / "plan"
     plan = make_plan(folder, people=3, each=12)
     first, second, third = plan.raters
-    for token, places in ((first, range(12)), (second, range(5))):
-        (tmp_path / f"{token}.json").write_text(json.dumps(handed_back(plan, token, list(places))))
+    for token, indexes in ((first, range(12)), (second, range(5))):
+        (tmp_path / f"{token}.json").write_text(json.dumps(handed_back(plan, token, list(indexes))))
     run("rate", "collect", folder, *(tmp_path / f"{token}.json" for token in (first, second)))
     journal = Journal(folder, plan)
-    for token, place in ((second, 4), (second, 5), (third, 0)):  # one of them is in the collected file too
-        journal.record(token, plan.raters[token].order[place], 1, Entry(place=place, label="Good"))
-    journal.record(third, plan.raters[third].order[0], 2, Entry(place=0, label=None))
+    for token, index in ((second, 4), (second, 5), (third, 0)):  # one of them is in the collected file too
+        journal.record(token, plan.raters[token].order[index], 1, Entry(index=index, label="Good"))
+    journal.record(third, plan.raters[third].order[0], 2, Entry(index=0, label=None))
     journal.close()
 
     class Ended:
@@ -331,10 +331,10 @@ def test_the_page_counts_what_was_collected_from_sheets(
 @pytest.mark.slow
 def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for place, name in enumerate(NAMES[:2]):
+    for index, name in enumerate(NAMES[:2]):
         rows = [
-            {"prompt": item.prompt, "response": f"{item.response} {'Go on.' * place}"}
-            for item in made_replies(60, NAMES[place : place + 1])
+            {"prompt": item.prompt, "response": f"{item.response} {'Go on.' * index}"}
+            for item in made_replies(60, NAMES[index : index + 1])
         ]
         write_rows(tmp_path / f"{name}.jsonl", rows)
     planned = run("rate", "plan", *(f"{name}.jsonl" for name in NAMES[:2]), "--people", 8, "--each", 43)
@@ -343,9 +343,9 @@ def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: py
     journal = Journal(Path("rating-plan"), plan)
     rng = random.Random(0)
     for token, rater in plan.raters.items():
-        for place, key in enumerate(rater.order):
+        for index, key in enumerate(rater.order):
             weights = (1, 2, 6) if plan.items[key].model == NAMES[0] else (5, 2, 1)
-            journal.record(token, key, 1, Entry(place=place, label=rng.choices(LABELS, weights)[0]))
+            journal.record(token, key, 1, Entry(index=index, label=rng.choices(LABELS, weights)[0]))
     journal.close()
     collected = run("rate", "collect")
     words = collected.stderr.splitlines()[-1].partition("empathy-judge ")[2].split()

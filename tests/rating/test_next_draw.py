@@ -48,10 +48,10 @@ def rate_all(folder: Path, plan: RatingPlan, good: dict[str, float], *, share: f
     rng, journal = random.Random(7), Journal(folder, plan)
     for token, rater in plan.raters.items():
         done = journal.acts_of(token)
-        for place, key in enumerate(rater.order[: int(share * len(rater.order))]):
-            if place not in done:
+        for index, key in enumerate(rater.order[: int(share * len(rater.order))]):
+            if index not in done:
                 label = "Good" if rng.random() < good[plan.items[key].model] else "Bad"
-                journal.record(token, key, 1, Entry(place=place, label=label))
+                journal.record(token, key, 1, Entry(index=index, label=label))
     journal.close()
 
 

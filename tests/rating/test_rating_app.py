@@ -36,9 +36,9 @@ def client(tmp_path: Path, plan: RatingPlan) -> Iterator[httpx.Client]:
 
 
 def act(
-    plan: RatingPlan, token: str, place: int, label: str | None, n: int = 1, **more: Any
+    plan: RatingPlan, token: str, index: int, label: str | None, n: int = 1, **more: Any
 ) -> dict[str, Any]:
-    return {"place": place, "key": plan.raters[token].order[place], "label": label, "n": n, **more}
+    return {"index": index, "key": plan.raters[token].order[index], "label": label, "n": n, **more}
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -58,14 +58,14 @@ def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
     assert synced == [1] and len(lines(tmp_path)) == 1
     row = lines(tmp_path)[0]
     assert {**row, "at": ""} == {
-        **{"token": token, "key": plan.raters[token].order[0], "place": 0, "label": "Good"},
+        **{"token": token, "key": plan.raters[token].order[0], "index": 0, "label": "Good"},
         **{"reason": "Warm.", "at": ""},
     }
     assert client.post(link, json=act(plan, token, 0, None, 2)).status_code == 200
     late = client.post(link, json=act(plan, token, 0, "Good", reason="Warm."))
     assert late.status_code == 200, "a late copy of the first is known, and brings nothing back"
     assert client.get(f"/r/{token}/state").json()["acts"] == [
-        {"place": 0, "n": 2, "label": None, "reason": ""}
+        {"index": 0, "n": 2, "label": None, "reason": ""}
     ]
     assert lines(tmp_path)[1]["undo"] is True
     assert client.post(link, json=act(plan, token, 0, "Bad", 3)).status_code == 200
@@ -74,7 +74,7 @@ def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
     assert client.post(link, json=act(plan, token, 1, "Okay", 2)).status_code == 409
     assert len(lines(tmp_path)) == 3
     with closing(Journal(tmp_path, plan)) as journal:
-        assert {place: entry.label for place, (_, entry) in journal.acts_of(token).items()} == {0: "Bad"}
+        assert {index: entry.label for index, (_, entry) in journal.acts_of(token).items()} == {0: "Bad"}
 
 
 def test_names_of_models_are_nowhere_in_what_a_rater_gets(client: httpx.Client, plan: RatingPlan) -> None:
@@ -100,12 +100,12 @@ def test_what_is_not_ours_is_refused(client: httpx.Client, plan: RatingPlan, tmp
     assert client.get(f"/r/{token}", headers={"Host": "elsewhere.example"}).status_code == 421
     wrong: list[tuple[Any, str]] = [
         (act(plan, token, 0, "Great"), "label"),
-        (act(plan, token, 0, "Good") | {"place": 99}, "place"),
-        (act(plan, token, 0, "Good") | {"place": -1}, "place"),
-        (act(plan, token, 0, "Good") | {"key": "abc"}, "place"),
+        (act(plan, token, 0, "Good") | {"index": 99}, "index"),
+        (act(plan, token, 0, "Good") | {"index": -1}, "index"),
+        (act(plan, token, 0, "Good") | {"key": "abc"}, "index"),
         (act(plan, token, 0, "Good", reason="x" * 2001), "reason"),
         (act(plan, token, 0, "Good", n=0), "n"),
-        ({"place": 0}, "key"),
+        ({"index": 0}, "key"),
     ]
     for body, field in wrong:
         answer = client.post(f"/r/{token}/ratings", json=body)
@@ -127,7 +127,7 @@ def test_one_server_at_a_time_and_a_torn_line_is_forgotten(plan: RatingPlan, tmp
     assert count_rated(tmp_path, plan)[token] == 1
     with serving_plan(tmp_path) as client:
         state = client.get(f"/r/{token}/state").json()
-        assert state["acts"] == [{"place": 0, "n": 1, "label": "Good", "reason": "a\u2028b"}]
+        assert state["acts"] == [{"index": 0, "n": 1, "label": "Good", "reason": "a\u2028b"}]
         client.post(f"/r/{token}/ratings", json=act(plan, token, 1, "Bad"))
     assert [row["label"] for row in lines(tmp_path)] == ["Good", "Bad"]
     journal.write_text(journal.read_text().replace("Bad", "Bid"))
@@ -149,23 +149,23 @@ def test_what_the_disk_refuses_is_not_acknowledged_and_can_be_sent_again(
     assert lines(tmp_path) == []
     assert client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good")).status_code == 200
     assert client.post(f"/r/{token}/ratings", json=act(plan, token, 1, "Bad")).status_code == 200
-    assert [row["place"] for row in lines(tmp_path)] == [0, 1]
+    assert [row["index"] for row in lines(tmp_path)] == [0, 1]
 
 
 def test_many_raters_at_once_lose_and_double_nothing(
     client: httpx.Client, plan: RatingPlan, tmp_path: Path
 ) -> None:
     rng = random.Random(3)
-    jobs = [(token, place, rng.choice(LABELS)) for token in plan.raters for place in range(20)] * 2
+    jobs = [(token, index, rng.choice(LABELS)) for token in plan.raters for index in range(20)] * 2
     rng.shuffle(jobs)
 
     def send(job: tuple[str, int, str]) -> int:
-        token, place, label = job
-        return client.post(f"/r/{token}/ratings", json=act(plan, token, place, label)).status_code
+        token, index, label = job
+        return client.post(f"/r/{token}/ratings", json=act(plan, token, index, label)).status_code
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(send, jobs)) == {200}
-    assert sorted((row["token"], row["place"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
+    assert sorted((row["token"], row["index"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
 
 
 def test_the_page_gets_the_time_that_is_left_and_no_interval(client: httpx.Client, plan: RatingPlan) -> None:

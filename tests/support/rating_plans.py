@@ -23,14 +23,14 @@ def made_replies(prompts: int = 40, models: tuple[str, ...] = NAMES) -> list[Exc
             id=f"{model}/{number}",
             model=model,
             prompt=f"I lost my key number {number}.",
-            response=f"Oh no, key {number}! Where did you have it last? ({place})",
+            response=f"Oh no, key {number}! Where did you have it last? ({index})",
             situation=f"Somebody stands before door {number}." if number % 2 else None,
             dialogue=(Turn(speaker="user", text="Hello."), Turn(speaker=model, text="Hello, you."))
             if number % 3 == 0
             else (),
         )
         for number in range(prompts)
-        for place, model in enumerate(models)
+        for index, model in enumerate(models)
     ]
 
 

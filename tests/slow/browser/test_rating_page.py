@@ -186,7 +186,7 @@ def check_journal(folder: Path, plan: RatingPlan, people: dict[str, Person]) -> 
     acts: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for line in (folder / "journal.jsonl").read_bytes().splitlines():
         row = json.loads(line)
-        acts.setdefault((row["token"], row["place"]), []).append(row)
+        acts.setdefault((row["token"], row["index"]), []).append(row)
     assert set(acts) == {(token, place) for token in plan.raters for place in range(EACH)}
     for (token, place), rows in acts.items():
         person = people[token]
@@ -231,9 +231,9 @@ def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: 
     done = CliRunner().invoke(cli.main, ["rate", "collect", str(folder), *files])
     assert done.exit_code == 0, done.output
     told = json.loads((folder / "consistency.json").read_text())["raters"]
-    assert [len(told[name]["places"]) for name in ("rater-1", "rater-2")] == [10, 6]
+    assert [len(told[name]["indexes"]) for name in ("rater-1", "rater-2")] == [10, 6]
     rows = [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()]
-    assert all(row["rating"] == LABELS[row["place"] % 3] for row in rows) and plan.people == 2
+    assert all(row["rating"] == LABELS[row["index"] % 3] for row in rows) and plan.people == 2
 
 
 def test_a_conversation_is_shown_as_turns_with_the_time_that_is_left(browser: Any, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_requests_made_from_the_description_meet_what_it_says(server: str, mode:
 def test_broken_bodies_are_refused(server: str, tmp_path: Path) -> None:
     plan = make_plan(tmp_path / "plan")
     token, rater = next(iter(plan.raters.items()))
-    act = {"place": 0, "key": rater.order[0], "n": 1, "label": "Good", "reason": "kind"}
+    act = {"index": 0, "key": rater.order[0], "n": 1, "label": "Good", "reason": "kind"}
     with httpx.Client(base_url=server, timeout=60) as judge, serving_plan(tmp_path / "plan") as page:
         send_broken(judge, BODIES)
         send_broken(page, {f"/r/{token}/ratings": act})
