@@ -23,10 +23,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 EVERY: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "")
 # Each shows by its exit code whether it found harm.
 PARTS: Final = {
-    "kills": ("tests/trust/kills.py", "--kills", "100"),
     "faults": (
         *EVERY,
-        "--ignore=tests/slow/faults/test_kills.py",
         "tests/slow/faults",
         "tests/slow/processes",
     ),

@@ -1,71 +1,51 @@
 """Killed at any step, every long command given again ends as if nothing had been."""
 
 import json
+import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from shutil import copytree
+from random import Random
+from shutil import copy, copytree
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
+import httpx
 import pytest
 from batch_servers import BatchServer
-from faults import Campaign, Case, Nursery, open_nursery
+from click.testing import CliRunner
+from faults import SEEDS, Campaign, Case, Nursery, open_nursery, seeds
 from histories import write_history
 from nightly_world import World
 from rating_plans import make_plan
+from repository import TESTS
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
+from empathy_judge.commands.main import main
 from empathy_judge.data.records import LABELS
-from empathy_judge.emotionbench.questionnaires import read_questionnaire
-from empathy_judge.rating.journal import Entry, Journal
+from empathy_judge.data.tables import write_rows
+from empathy_judge.rating.journal import JOURNAL_FILE, Entry, Journal
 
 LOADED = (
-    *(
-        "empathy_judge.calibration.comparison.compare_runs",
-        "empathy_judge.commands.calibrate",
-        "empathy_judge.emotionbench.administer",
-    ),
-    *(
-        "empathy_judge.judge.cascade",
-        "empathy_judge.judge.llm.answer_prompts",
-        "empathy_judge.judge.llm.batch",
-        "empathy_judge.judge.llm.decision",
-        "empathy_judge.judge.panel",
-    ),
-    *(
-        "empathy_judge.nightly.dashboard.build",
-        "empathy_judge.nightly.night",
-        "empathy_judge.rating.collect",
-        "empathy_judge.rating.handouts",
-    ),
-    *(
-        "empathy_judge.reports.calibration.calibration_page",
-        "empathy_judge.reports.render",
-        "empathy_judge.reports.terminal",
-    ),
-    *(
-        "empathy_judge.commands.compare",
-        "empathy_judge.commands.nightly",
-        "empathy_judge.commands.rate",
-        "empathy_judge.commands.score",
-    ),
-    *("jinja2", "onnxruntime", "scipy.stats", "scipy.optimize", "tokenizers"),
+    "calibration.comparison.compare_runs commands.calibrate commands.compare commands.nightly commands.rate "
+    "commands.score emotionbench.administer judge.cascade judge.llm.answer_prompts judge.llm.batch "
+    "judge.llm.decision judge.panel nightly.dashboard.build nightly.night rating.collect rating.handouts "
+    "rating.rating_app reports.calibration.calibration_page reports.render server.middleware server.process"
 )
-COUNT = 24
-PANAS = read_questionnaire("PANAS")
+LIBRARIES = ("jinja2", "onnxruntime", "scipy.stats", "scipy.optimize", "tokenizers")
 RATED = {"ada": (1, 5, 14), "bea": (4, 6, 10), "cyd": (6, 7, 7), "dot": (9, 6, 5)}  # Bad, Okay, Good of 20
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with open_nursery(*LOADED) as running:
-        yield running
-
-
-def write_lines(path: Path, rows: Any) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+def nurseries() -> Iterator[tuple[Nursery, Nursery]]:
+    modules = (*(f"empathy_judge.{name}" for name in LOADED.split()), *LIBRARIES)
+    with open_nursery(*modules) as first, open_nursery(*modules) as second:
+        yield first, second
 
 
 def write_toml(path: Path, **options: Any) -> None:
@@ -78,11 +58,11 @@ def write_responses(folder: Path) -> None:
             "id": f"r{n}",
             "model": f"m{n % 2}",
             "prompt": f"prompt {n // 2}",
-            "response": "so sorry " * (1 + n % 5),
+            "response": "sorry " * (1 + n % 5),
         }
-        for n in range(COUNT)
+        for n in range(24)
     )
-    write_lines(folder / "responses.jsonl", rows)
+    write_rows(folder / "responses.jsonl", rows)
 
 
 def write_judges(folder: Path, base_url: str) -> None:
@@ -96,38 +76,27 @@ def write_judges(folder: Path, base_url: str) -> None:
 
 
 def write_rated(folder: Path) -> None:
-    """Four models of known shares, rated twenty at a time, and a tool that says what people say."""
+    """Write ratings of four models, twenty at a time, and scores of a tool that agree with them."""
     rows = [
         {
             "id": f"{model}-{batch}-{n}",
             "model": model,
+            "rating": rating,
             "rater": f"{model}{batch}",
             "batch": batch,
-            "rating": rating,
         }
         for model, counts in RATED.items()
-        for batch in range(4)
+        for batch in "abcd"
         for n, rating in enumerate(level + 1 for level in range(3) for _ in range(counts[level]))
     ]
-    write_lines(
+    write_rows(
         folder / "theirs.jsonl", ({key: row[key] for key in ("id", "model", "rating")} for row in rows)
     )
-    write_lines(folder / "ratings.jsonl", rows)
+    write_rows(folder / "ratings.jsonl", rows)
 
 
 def write_study(folder: Path) -> None:
-    arms = ("human", "chatgpt_empathy")
-    head = ["part_no", "dialog_id", "emotion", "sentiment", "situation", "speaker_uttr"]
-    for arm in arms:
-        head += [f"{name}_{arm}" for name in ("annotator", "response", "rating", "empathy_propensity")]
-        head += [f"empathy_arr_{arm}"]
-    lines = [",".join(head)]
-    for n in range(12):
-        cells = ["7", f"d{n}", "proud", "positive", "My kite won", "It won!"]
-        for place, arm in enumerate(arms):
-            cells += [f"r{place}", f"Well done {arm}!", str(place + 1), "40", '"[1, -2, 0]"']
-        lines.append(",".join(cells))
-    (folder / "study.csv").write_text("\n".join(lines) + "\n")
+    copy(TESTS / "fuzz" / "corpus" / "dataset.csv" / "seed", folder / "study.csv")
 
 
 def fill_in(call: Call) -> Answer:
@@ -148,13 +117,9 @@ def asking(arguments: str, *, each: int = 1, script: Callable[[Call], Answer] = 
     def make(stack: ExitStack) -> Case:
         server = stack.enter_context(ScriptedServer(script))
         words = arguments.replace("URL", server.base_url).split()
-        return Case(
-            arguments=words,
-            results=["run"],
-            prepare=lambda folder: write_judges(folder, server.base_url),
-            calls=lambda: len(server.calls),
-            in_flight=4 * each,
-        )
+        prepare = partial(write_judges, base_url=server.base_url)
+        about = {"results": ["run"], "prepare": prepare, "in_flight": 4 * each}
+        return Case(arguments=words, calls=lambda: len(server.calls), **about)
 
     return make
 
@@ -171,7 +136,7 @@ def batch(stack: ExitStack) -> Case:
         # Of no known price: what is asked directly costs twice as much, and kills change how much that is.
         arguments=["score", "responses.jsonl", "--judge", "other.toml", "--out", "run", "--batch", "--wait"],
         results=["run"],
-        prepare=lambda folder: write_judges(folder, server.base_url),
+        prepare=partial(write_judges, base_url=server.base_url),
         calls=count,
         in_flight=1,  # the one that is asked directly; a batch is never submitted twice
     )
@@ -181,13 +146,10 @@ def night(stack: ExitStack) -> Case:
     world = World(Path())
     server = world.server = stack.enter_context(ScriptedServer(world.reply))
 
-    def prepare(folder: Path) -> None:
-        World(folder, server=server).write(head='dashboard = "site"\n')
-
     return Case(
         arguments=["nightly", "n.toml", "--night", "2026-12-01", "--now", "2026-12-01T02:00:00+00:00"],
         results=["runs", "site", "nights.sqlite"],
-        prepare=prepare,
+        prepare=lambda folder: World(folder, server=server).write(head='dashboard = "site"\n'),
         calls=lambda: len(server.calls),
         in_flight=4,
         read={"nights.sqlite": world.export},
@@ -206,11 +168,7 @@ def rating(arguments: str, results: str) -> Make:
                 label = LABELS[(place + len(rater.name)) % 3]
                 journal.record(token, key, 1, Entry(place=place, label=label))
         journal.close()
-        return Case(
-            arguments=arguments.split(),
-            results=results.split(),
-            prepare=lambda folder: copytree(template, folder / "plan"),
-        )
+        return simple(arguments, results, lambda folder: copytree(template, folder / "plan"))(stack)
 
     return make
 
@@ -220,13 +178,9 @@ def write_nights(folder: Path) -> None:
 
 
 def score_length(folder: Path) -> None:
-    from click.testing import CliRunner
-
-    from empathy_judge.commands import main as cli
-
     write_responses(folder)
     words = ["score", str(folder / "responses.jsonl"), "--judge", "length", "--out", str(folder / "run")]
-    assert CliRunner().invoke(cli.main, words).exit_code == 0
+    assert CliRunner().invoke(main, words).exit_code == 0
 
 
 SCORE = "score responses.jsonl --out run --judge"
@@ -254,17 +208,58 @@ CASES: dict[str, tuple[Make, int]] = {  # and how many kills in `make check`
 
 KINDS = ("ENOSPC", "EROFS", "EACCES", "EIO")
 SLOW = ("calibrate", "nightly")
+RACED = ("score", "score, asking", "nightly", "rate collect")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_killed_or_without_a_disk_a_command_given_again_ends_as_an_undisturbed_one(
-    name: str, nursery: Nursery, tmp_path: Path
+    name: str, nurseries: tuple[Nursery, Nursery], tmp_path: Path
 ) -> None:
+    """The disk is full, and then fails otherwise; in `make trust`, in every way. Some run twice at once."""
     make, few = CASES[name]
     with ExitStack() as stack:
-        campaign = Campaign(replace(make(stack), name=name), nursery, tmp_path)
+        campaign = Campaign(replace(make(stack), name=name), nurseries[0], tmp_path)
         campaign.kill_often(few)
-        # A full disk always, another failure by turns; tests/trust/kills.py tries all of them.
-        turn = KINDS[1 + list(CASES).index(name) % 3]
-        for kind in KINDS[:1] if name in SLOW else (KINDS[0], turn):
-            campaign.fail(0, kind)
+        others = () if name in SLOW else (KINDS[1 + list(CASES).index(name) % 3],)
+        for seed in seeds(1):
+            for kind in KINDS if SEEDS else (KINDS[0], *others):
+                campaign.fail(seed, kind)
+        if SEEDS or name in RACED:
+            campaign.race(nurseries[1])
+
+
+def test_every_acknowledged_rating_is_in_the_journal_once_though_the_page_is_killed(
+    nurseries: tuple[Nursery, Nursery], tmp_path: Path
+) -> None:
+    """A rating without an answer is sent again."""
+    plan, chance, kills = make_plan(tmp_path / "plan", people=8, each=12), Random(0), len(seeds(3))
+    acts = [
+        (token, {"place": number, "key": key, "n": 1, "label": chance.choice(LABELS)})
+        for token, rater in plan.raters.items()
+        for number, key in enumerate(rater.order)
+    ]
+    chance.shuffle(acts)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    parts = [acts[len(acts) * n // kills : len(acts) * (n + 1) // kills] for n in range(kills)]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        for part, after in zip_longest(parts, parts[1:], fillvalue=[]):
+            with nurseries[0].started(tmp_path, "rate", "open", "plan", "--port", port):
+                wait_until_up(client)
+                for token, act in part:
+                    client.post(f"/r/{token}/ratings", json=act).raise_for_status()
+                for token, act in after[:1]:  # killed while it works on a rating that nobody waits for
+                    with suppress(httpx.HTTPError):
+                        client.post(f"/r/{token}/ratings", json=act, timeout=chance.random() * 0.01 + 1e-4)
+    lines = (tmp_path / "plan" / JOURNAL_FILE).read_text(encoding="utf-8").splitlines()
+    found = Counter((each["token"], each["key"], each["label"]) for each in map(json.loads, lines))
+    assert found == Counter((token, act["key"], act["label"]) for token, act in acts)
+
+
+def wait_until_up(client: httpx.Client) -> None:
+    deadline = monotonic() + 60  # against hanging only
+    while monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            client.get("/")
+            return
+    raise AssertionError("rate open does not start")

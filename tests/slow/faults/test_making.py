@@ -12,18 +12,14 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 from empathy_judge.training.recipe import Recipe
 
 LOADED = (
-    "empathy_judge.judge.llm.optimize_prompt",
-    "dspy",
-    "empathy_judge.training.make",
-    "empathy_judge.training.fine_tune",
+    *(
+        "empathy_judge.judge.llm.optimize_prompt",
+        "empathy_judge.training.make",
+        "empathy_judge.training.export",
+    ),
+    *("empathy_judge.training.fine_tune", "dspy", "transformers.models.llama.modeling_llama", "onnxscript"),
+    *("onnxruntime", "sklearn.linear_model", "pandas"),
 )
-LOADED += (
-    "empathy_judge.training.export",
-    "transformers.models.llama.modeling_llama",
-    "onnxscript",
-    "onnxruntime",
-)
-LOADED += ("sklearn.linear_model", "pandas")
 
 
 @pytest.fixture(scope="module")
