@@ -7,7 +7,8 @@ import html
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from os import PathLike, fspath
@@ -16,16 +17,29 @@ from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from empathy_judge.calibration import fit
+from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
+from empathy_judge.calibration.comparison import compare_runs
 from empathy_judge.client import ModelShares
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.judgments import is_judgment_table, judged_dimension, parse_scale
+from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
+from empathy_judge.data.rating_files.sheet import SheetOptions, read_sheet
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.runs import OnProgress
+from empathy_judge.data.storage import Columns, check_source, find_sources
+from empathy_judge.data.tables import notice_unit
+from empathy_judge.judge.base import AUTO, DEFAULT, DEVICE, WEIGHTS, Judge, load_judge
+from empathy_judge.judge.budget import Budget
+from empathy_judge.judge.scoring import ScoringRequest, score_file, score_files
+from empathy_judge.reports.calibration import calibration_page
+from empathy_judge.reports.calibration.verdict import refuse_part
+from empathy_judge.reports.comparison.comparison_page import compared_runs_row
+from empathy_judge.reports.progress import progress
 
 if TYPE_CHECKING:
     import pandas
     import polars
-
-    from empathy_judge.data.rating_files.sheet import SheetOptions
-    from empathy_judge.data.runs import OnProgress
-    from empathy_judge.judge.base import Judge
 
 
 class Frame(Protocol):
@@ -33,9 +47,6 @@ class Frame(Protocol):
 
     @property
     def columns(self) -> Any: ...
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
 
 
 AnyPath = str | PathLike[str]
@@ -126,19 +137,15 @@ def score(
     `calibration="calibration.json"` or `max_cost=2.5`. Judgments are saved in the folder `out`, by default in
     `runs/`; the same call resumes and judges nothing twice.
     """
-    from empathy_judge.data.storage import Columns, check_source, find_sources
-    from empathy_judge.data.tables import notice_unit
-    from empathy_judge.judge.base import DEFAULT, load_judge
-    from empathy_judge.judge.budget import Budget
-    from empathy_judge.judge.scoring import ScoringRequest, score_file
-
     if limit is not None and limit < 1:
         raise UserError(f"limit: expected 1 or more, not {limit}")
     responses = (response_column,) if isinstance(response_column, str) else tuple(response_column)
-    with _files(replies=data) as (paths,), _device(device):
+    with _files(replies=data) as (paths,):
         source = find_sources(paths, Columns(prompt_column, responses, model_column))
         check_source(source)
-        loaded = load_judge(judge or DEFAULT, unit=unit or notice_unit(source))
+        context = copy_context()
+        context.run(DEVICE.set, device or AUTO)
+        loaded = context.run(load_judge, judge or DEFAULT, unit=unit or notice_unit(source))
         loaded.use_budget(Budget(max_cost))
         request = ScoringRequest(
             source=source,
@@ -187,12 +194,6 @@ def compare(
     so on. `ratings` are human ratings of some of the replies: a path, a DataFrame or rows. The options are
     those of `empathy-judge compare`, such as `baseline="study:human"` or `variants=True`.
     """
-    from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
-    from empathy_judge.calibration.comparison.compare_runs import compare as compare_models
-    from empathy_judge.judge.base import WEIGHTS
-    from empathy_judge.judge.scoring import score_files
-    from empathy_judge.reports.comparison.comparison_page import compared_runs_row
-
     named = {f"replies-{number}": item for number, item in enumerate(data, start=1)}
     with _files(**named, ratings=ratings) as (*replies, rated):
         paths = tuple(Path(path) for item in replies for path in item)
@@ -208,7 +209,7 @@ def compare(
                 on_read=_say,
             )
             paths, labels = files.runs, files.labels
-        request = ComparisonRequest(
+        request = compare_runs.ComparisonRequest(
             paths=paths,
             baselines=(baseline,) if isinstance(baseline, str) else tuple(baseline),
             models=tuple(models),
@@ -221,9 +222,7 @@ def compare(
             are_variants=variants,
             reading=_reading(scale, cut, skip_invalid),
         )
-        compared = compare_models(request, today=date.today())
-    assert isinstance(compared, ComparedRuns)
-    found = compared_runs_row(compared)
+        found = compared_runs_row(compare_runs.compare_runs(request, today=date.today()))
     rows = [
         {"model": pair["one"], "verdict": pair["verdict"], "other": pair["other"]}
         | _interval("difference", pair["shares"].get("Good", {}))
@@ -253,16 +252,6 @@ def calibrate(
     saved in the folder `out`, by default in `calibrations/`. The options are those of
     `empathy-judge calibrate`, such as `scale="1-5"`.
     """
-    from empathy_judge.calibration import fit
-    from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
-    from empathy_judge.data.judgments import is_judgment_table, judged_dimension
-    from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
-    from empathy_judge.data.rating_files.sheet import read_sheet
-    from empathy_judge.data.records import LABELS
-    from empathy_judge.judge.scoring import score_files
-    from empathy_judge.reports.calibration.calibration_page import default_folder, plain_report, write_report
-    from empathy_judge.reports.calibration.verdict import refuse_part
-
     names = (judges,) if isinstance(judges, str) else tuple(judges)
     reading = _reading(scale, cut, skip_invalid)
     levels = reading.scale or LABELS
@@ -286,11 +275,11 @@ def calibrate(
             options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
             notes=inputs.notes,
         )
-    folder = Path(out) if out else default_folder(report)
-    write_report(report, folder)
+    folder = Path(out) if out else calibration_page.default_folder(report)
+    calibration_page.write_report(report, folder)
     if not refuse_part(report):
         write_calibration(folder / CALIBRATION_FILE, report.calibration)
-    found = plain_report(report)
+    found = calibration_page.plain_report(report)
     rows = [
         {"judge": run["name"], "kind": run["kind"]}
         | _interval("agreement", run["metrics"].get(found["headline"], run["metrics"]["qwk"]))
@@ -332,25 +321,8 @@ def _paths(table: Any, path: Path) -> list[str]:
     return [str(path)]
 
 
-@contextmanager
-def _device(name: str | None) -> Iterator[None]:
-    """Set the device of the judges that are loaded meanwhile."""
-    from empathy_judge.judge.base import DEVICE
-
-    token = DEVICE.set(name or DEVICE.get())
-    try:
-        yield
-    finally:
-        DEVICE.reset(token)
-
-
-@contextmanager
-def _watch(path: Path | None, judge: "Judge") -> Iterator["OnProgress"]:
-    """Show the progress of a scoring."""
-    from empathy_judge.reports.progress import progress
-
-    with progress(f"scoring with {judge.name}", spent=lambda: judge.spent) as on_progress:
-        yield on_progress
+def _watch(path: Path | None, judge: Judge) -> AbstractContextManager[OnProgress]:
+    return progress(f"scoring with {judge.name}", spent=lambda: judge.spent)
 
 
 def _say(notes: Iterable[str]) -> None:
@@ -358,10 +330,7 @@ def _say(notes: Iterable[str]) -> None:
         print(note, file=sys.stderr)
 
 
-def _reading(scale: str | None, cut: Sequence[str], skip_invalid: bool) -> "SheetOptions":
-    from empathy_judge.data.judgments import parse_scale
-    from empathy_judge.data.rating_files.sheet import SheetOptions
-
+def _reading(scale: str | None, cut: Sequence[str], skip_invalid: bool) -> SheetOptions:
     levels = None if scale is None else parse_scale(scale)
     return SheetOptions(scale=levels, cut=tuple(map(str, cut)) or None, skip_invalid=skip_invalid)
 

@@ -1,23 +1,29 @@
-"""Judges of single replies, in this process or on a server: judgments, and the shares of each model."""
+"""The client: judgments of single replies and shares of each model, in this process or by a server."""
 
+import logging
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from threading import BoundedSemaphore, Lock
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.http_connection import ServerConnection
+
+if TYPE_CHECKING:
+    from empathy_judge.data.records import Exchange
+
+log = logging.getLogger("empathy_judge")
 
 URL = "EMPATHY_JUDGE_URL"
 KEY = "EMPATHY_JUDGE_KEY"
 MOST_EXCHANGES = 64  # in a request; a server has its own limit
 MOST_CHARACTERS = 200_000
 EMPTY = "..."  # replaces an empty reply, since every exchange needs one
+PROMPTS = ("prompt", "question", "message", "input", "query")  # fields of tools
 SPEAKERS = {"user": "speaker", "human": "speaker", "assistant": "listener", "ai": "listener"}
 UNSCORED = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
@@ -110,8 +116,34 @@ class ModelShares:
         return replace(share, low=share.low * part, high=share.high * part + self.unscored / total)
 
 
-class ReplyScorer(ABC):
-    """A judge of single replies: what `LocalJudge` and `JudgeClient` have in common."""
+class JudgeClient:
+    """A judge of single replies, in this process or on a server.
+
+    `name` is a judge as in `empathy-judge score --judge`, loaded once. With `url`, or the variable
+    EMPATHY_JUDGE_URL, a server is asked, and `name`, if given, must be its judge. `key`, or the variable
+    EMPATHY_JUDGE_KEY, is the server's. Threads may share a client.
+
+        judge = JudgeClient()
+        print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        calibration: str | None = None,
+        timeout: float | None = 600.0,
+    ) -> None:
+        url = url or os.environ.get(URL)
+        self._server_judge = name if url and name and not name.endswith(".toml") and ":" not in name else None
+        if not url:
+            self._ask = _LocalJudge(name, calibration).ask
+        elif calibration:
+            raise UserError("calibration: a server has its own; start it with serve --calibration")
+        else:
+            self._ask = ServerConnection(url, key=key or os.environ.get(KEY), timeout=timeout).ask
 
     def judge(self, prompt: str, response: str, **context: Any) -> ReplyJudgment:
         """Judge one reply; `context` may be id, model, situation, emotion and dialogue."""
@@ -132,40 +164,41 @@ class ReplyScorer(ABC):
         """Return the shares of each model, as `score` counts them, the highest share of Good first."""
         rows = [item.row if isinstance(item, ReplyJudgment) else item for item in judgments]
         counted = [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
-        return list(map(ModelShares.from_row, self._count(counted, seed)["models"]))
+        found = self._ask("/v1/shares", {"judgments": counted, "seed": seed})
+        return list(map(ModelShares.from_row, found["models"]))
 
-    @abstractmethod
-    def _score(self, exchanges: list[dict[str, Any]]) -> Mapping[str, Any]:
-        """Return `judge` and `judgments`, as the server's /v1/score does."""
+    def pooled_shares(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+        """Return the shares of all judgments together, as tools log them; NaN where there is no share."""
+        (model,) = self.shares({**row, "model": "all"} for row in rows)
+        if model.refused:
+            log.warning("no corrected share: %s", model.refused)
+        own, good = model.shares.get("Good"), model.good
+        found = {"good": good and good.value, "good_low": good and good.low, "good_high": good and good.high}
+        found |= {"good_by_judge": own and own.value, "judged": model.judged, "unscored": model.unscored}
+        return {name: float("nan") if value is None else float(value) for name, value in found.items()}
 
-    @abstractmethod
-    def _count(self, judgments: list[dict[str, Any]], seed: int) -> Mapping[str, Any]:
-        """Return `models`, as the server's /v1/shares does."""
-
-    def _judge_part(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:
+    def _judge_part(self, rows: list[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:
         # Ids must be unique in a request; the caller's need not be.
         sent = [
             {**row, "id": str(index), "response": row.get("response") if _has_text(row) else EMPTY}
             for index, row in enumerate(rows)
         ]
-        answer = self._score(sent)
-        judge = f"{answer['judge']['name']} {answer['judge']['version']}"
+        answer = self._ask("/v1/score", {"exchanges": sent})
+        name = answer["judge"]["name"]
+        if self._server_judge not in (None, name):
+            raise UserError(
+                f"the server's judge is {name!r}, not {self._server_judge!r}; omit the name to use it"
+            )
         for row, found in zip(rows, answer["judgments"], strict=True):
             own = {**found, "id": str(row["id"]), **({} if _has_text(row) else UNSCORED)}
             fields: dict[str, Any] = {key: own.get(key) for key in JUDGED}
-            yield ReplyJudgment(**fields, judge=judge, row=own)
+            yield ReplyJudgment(**fields, judge=f"{name} {answer['judge']['version']}", row=own)
 
 
-class LocalJudge(ReplyScorer):
-    """A judge in this process, loaded once; threads may share it.
+class _LocalJudge:
+    """A judge in this process that answers as a server does."""
 
-    `name` is a judge as in `empathy-judge score --judge`.
-
-        judge = LocalJudge()
-        print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
-    """
-
-    def __init__(self, name: str | None = None, *, calibration: str | None = None) -> None:
+    def __init__(self, name: str | None, calibration: str | None) -> None:
         from empathy_judge.judge.base import DEFAULT, load_judge
         from empathy_judge.server.served_judge import ServedJudge
 
@@ -173,67 +206,28 @@ class LocalJudge(ReplyScorer):
         self._threads = self._served.judge.concurrency
         self._turns = BoundedSemaphore(self._threads)
 
-    def _score(self, exchanges: list[dict[str, Any]]) -> Mapping[str, Any]:
+    def ask(self, route: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a request."""
         from empathy_judge.data.tables import read_exchange
 
-        def judge(exchange: Any) -> dict[str, Any]:
-            with self._turns:
-                return self._served.row(exchange, is_explained=False)
-
-        read = [read_exchange(row, line=number) for number, row in enumerate(exchanges, start=1)]
+        if route == "/v1/shares":
+            return self._served.shares(body["judgments"], seed=body["seed"])
+        exchanges = [read_exchange(row, line=line) for line, row in enumerate(body["exchanges"], start=1)]
         with ThreadPoolExecutor(self._threads) as pool:
-            rows = list(pool.map(judge, read))
-        return {**self._served.about(), "judgments": rows}
+            return {**self._served.about(), "judgments": list(pool.map(self._judge, exchanges))}
 
-    def _count(self, judgments: list[dict[str, Any]], seed: int) -> Mapping[str, Any]:
-        return self._served.shares(judgments, seed=seed)
-
-
-class JudgeClient(ReplyScorer):
-    """A judge on a server that `empathy-judge serve` started; it needs nothing but Python.
-
-    `url` and `key` default to the variables EMPATHY_JUDGE_URL and EMPATHY_JUDGE_KEY. `name`, if given, must
-    be the server's judge. Threads may share a client.
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        name: str | None = None,
-        timeout: float | None = 600.0,
-    ) -> None:
-        url = url or os.environ.get(URL)
-        if not url:
-            raise UserError(f"url: missing; pass the address of `empathy-judge serve`, or set {URL}")
-        self._name = name
-        self._connection = ServerConnection(url, key=key or os.environ.get(KEY), timeout=timeout)
-
-    def _score(self, exchanges: list[dict[str, Any]]) -> Mapping[str, Any]:
-        answer = self._connection.ask("/v1/score", {"exchanges": exchanges})
-        found = answer["judge"]["name"]
-        is_name = self._name and not self._name.endswith(".toml") and ":" not in self._name
-        if is_name and found != self._name:
-            raise UserError(f"the server's judge is {found!r}, not {self._name!r}; omit the name to use it")
-        return answer
-
-    def _count(self, judgments: list[dict[str, Any]], seed: int) -> Mapping[str, Any]:
-        return self._connection.ask("/v1/shares", {"judgments": judgments, "seed": seed})
+    def _judge(self, exchange: "Exchange") -> dict[str, Any]:
+        with self._turns:
+            return self._served.row(exchange, is_explained=False)
 
 
-def shared_judge(name: str | None = None, *, url: str | None = None) -> ReplyScorer:
-    """Return the judge that plug-ins share in this process: on a server where there is a URL, else local."""
+def shared_judge(name: str | None = None, *, url: str | None = None) -> JudgeClient:
+    """Return this process's client for these options; plug-ins share it."""
     with _SHARING:
-        return _make_judge(name, url or os.environ.get(URL))
+        return _make_client(name, url=url)
 
 
-@cache
-def _make_judge(name: str | None, url: str | None) -> ReplyScorer:
-    return JudgeClient(url, name=name) if url else LocalJudge(name)
-
-
-_SHARING = Lock()
+_SHARING, _make_client = Lock(), cache(JudgeClient)
 
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
@@ -287,3 +281,11 @@ def context_of(fields: Any) -> dict[str, str]:
     if not isinstance(fields, dict):
         return {}
     return {key: fields[key] for key in ("situation", "emotion") if isinstance(fields.get(key), str)}
+
+
+def find_prompt(fields: Mapping[str, Any], names: Iterable[str] = PROMPTS) -> dict[str, Any] | None:
+    """Return the prompt, and the turns before it, from a tool's own fields; None where there is none."""
+    if isinstance(fields.get("messages"), list):
+        texts = [(message["role"], message["content"]) for message in fields["messages"]]
+        return read_messages([*texts, ("assistant", "...")])
+    return next(({"prompt": fields[name]} for name in names if isinstance(fields.get(name), str)), None)

@@ -14,7 +14,7 @@ class EmpathyMetric(BaseMetric):  # type: ignore[misc]
 
     The case's `metadata` may have the speaker's `situation` and `emotion`. A reply that cannot be judged has
     no score: the reason is the metric's error, or the metric is skipped if `skip_unscored` is set.
-    `judgment` is the whole judgment; `LocalJudge.shares` corrects the share of many of them.
+    `judgment` is the whole judgment; `JudgeClient.shares` corrects the share of many of them.
     """
 
     def __init__(

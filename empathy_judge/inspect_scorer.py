@@ -1,17 +1,15 @@
 """Inspect: the scorer `empathy_judge/empathy`, with each sample's probabilities and the corrected share."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from empathy_judge.client import ReplyScorer, context_of, read_messages, shared_judge
+from empathy_judge.client import context_of, read_messages, shared_judge
 
-log = logging.getLogger(__name__)
-_ASKED: dict[str, ReplyScorer] = {}  # by name and version: the metric uses the judge of the scorer
+METRICS = ("good", "good_low", "good_high", "good_by_judge")
 
 
 # Unreduced: scores that are averaged over epochs have no probabilities.
@@ -20,23 +18,13 @@ def good_share() -> Metric:
     """Return the corrected Good share with its 95% interval, the judge's own share and the mean score."""
 
     def count(scores: Sequence[SampleScore]) -> dict[str, float]:
-        nan = float("nan")
         if not scores:
-            return {"good": nan}
+            return {"good": float("nan")}
         about = [item.score.metadata or {} for item in scores]
-        named = about[0]["judge"]
-        judge = _ASKED.get(named) or shared_judge(named.partition(" ")[0])
-        (model,) = judge.shares([{**item["judgment"], "model": "all"} for item in about])
-        if model.refused:
-            log.warning("empathy: no corrected share: %s", model.refused)
-        good = model.good
-        return {
-            "good": good.value if good else nan,
-            "good_low": good.low if good and good.low is not None else nan,
-            "good_high": good.high if good and good.high is not None else nan,
-            "good_by_judge": model.shares["Good"].value,
-            "score": sum(item["judgment"]["score"] for item in about) / len(about),
-        }
+        judge = shared_judge(**about[0]["judge_options"])
+        found = judge.pooled_shares(item["judgment"] for item in about)
+        mean = sum(item["judgment"]["score"] for item in about) / len(about)
+        return {**{name: found[name] for name in METRICS}, "score": mean}
 
     return count
 
@@ -51,13 +39,16 @@ def empathy(judge: str | None = None, url: str | None = None) -> Scorer:
     """
 
     async def score(state: TaskState, target: Target) -> Score:
-        asked = shared_judge(judge, url=url)
+        options = {"name": judge, "url": url}
         exchange = read_messages([(message.role, message.text) for message in state.messages])
-        identity = {"id": str(state.sample_id), "model": str(state.model)}
-        row = {**exchange, **context_of(state.metadata), **identity}
-        (judgment,) = await asyncio.to_thread(asked.judge_all, [row])
-        _ASKED[judgment.judge] = asked
-        metadata: dict[str, Any] = {"judge": judgment.judge, "judgment": dict(judgment.row)}
+        row = {
+            **exchange,
+            **context_of(state.metadata),
+            "id": str(state.sample_id),
+            "model": str(state.model),
+        }
+        (judgment,) = await asyncio.to_thread(lambda: shared_judge(**options).judge_all([row]))
+        metadata = {"judge": judgment.judge, "judge_options": options, "judgment": dict(judgment.row)}
         about: dict[str, Any] = {"answer": judgment.label, "explanation": str(judgment), "metadata": metadata}
         if judgment.score is None:
             return Score.unscored(reason=judgment.unscored, **about)

@@ -9,10 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from empathy_judge.client import context_of, read_messages, shared_judge
+from empathy_judge.client import PROMPTS, context_of, find_prompt, shared_judge
 from empathy_judge.data.errors import UserError
-
-USUAL = ("prompt", "message", "input", "question", "query")  # variables with the prompt
 
 
 def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +21,7 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     """
     config = context.get("config") or {}
     response = output if isinstance(output, str) else json.dumps(output)
-    asked = _asked(context, config.get("prompt_var"))
+    asked = _find_asked(context, config.get("prompt_var"))
     row = {**asked, **context_of(context.get("vars")), "response": response}
     (judgment,) = shared_judge(config.get("judge"), url=config.get("url")).judge_all([row])
     if judgment.probabilities is None:
@@ -38,18 +36,15 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _asked(context: Mapping[str, Any], named: str | None) -> dict[str, Any]:
+def _find_asked(context: Mapping[str, Any], named: str | None) -> dict[str, Any]:
     """Return the prompt and the turns before it."""
     variables = context.get("vars") or {}
     if named is not None and not isinstance(variables.get(named), str):
         raise UserError(f"prompt_var: no variable {named!r} with a text; known: {', '.join(variables)}")
-    for name in [named] if named else USUAL:
-        if isinstance(variables.get(name), str):
-            return {"prompt": variables[name]}
+    if found := find_prompt(variables, [named] if named else PROMPTS):
+        return found
     prompt = context.get("prompt") or ""
     try:
-        messages = json.loads(prompt)
-        said = [(message["role"], message["content"]) for message in messages]
+        return find_prompt({"messages": json.loads(prompt)}) or {"prompt": prompt}
     except (ValueError, TypeError, KeyError):
         return {"prompt": prompt}
-    return read_messages([*said, ("assistant", "...")])

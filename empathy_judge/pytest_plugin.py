@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from empathy_judge.client import ModelShares, ReplyScorer, shared_judge
+from empathy_judge.client import JudgeClient, ModelShares, shared_judge
 
 AssertGoodShare = Callable[..., ModelShares]
 
@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def empathy_judge(request: pytest.FixtureRequest) -> ReplyScorer:
+def empathy_judge(request: pytest.FixtureRequest) -> JudgeClient:
     """Return the judge of this session: in this process, or on a server."""
     config = request.config
     name = config.getoption("--empathy-judge") or config.getini("empathy_judge") or None
@@ -29,7 +29,7 @@ def empathy_judge(request: pytest.FixtureRequest) -> ReplyScorer:
 
 
 @pytest.fixture
-def assert_good_share(empathy_judge: ReplyScorer) -> AssertGoodShare:
+def assert_good_share(empathy_judge: JudgeClient) -> AssertGoodShare:
     """Return a function that asserts the least Good share of replies.
 
     Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95%

@@ -31,7 +31,7 @@ from empathy_judge.training.held_out import expected_scores
 from filling.figures import JUDGE, card, evaluation
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
-PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "LocalJudge", "JudgeClient")
+PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "JudgeClient")
 LONGEST_SIGNATURE: Final = 80  # characters on one line
 
 # The columns of the table of accuracy, and its rows: a name, and whose figures of the judge's card.

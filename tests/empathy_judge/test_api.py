@@ -140,7 +140,7 @@ def test_an_interrupted_call_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         yield on_progress
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("empathy_judge.reports.progress.progress", interrupt)
+        patched.setattr("empathy_judge.api.progress", interrupt)
         ej.score(ROWS, judge="length", out="run")
     saved = Path("run/journal.jsonl").read_text(encoding="utf-8").splitlines()
     assert 7 <= len(saved) < len(ROWS)

@@ -20,22 +20,22 @@ ROWS = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(enc
 
 
 @pytest.fixture(scope="module")
-def length() -> ej.LocalJudge:
-    return ej.LocalJudge("length")
+def length() -> ej.JudgeClient:
+    return ej.JudgeClient("length")
 
 
-def test_a_server_and_this_process_give_equal_judgments(length: ej.LocalJudge) -> None:
+def test_a_server_and_this_process_give_equal_judgments(length: ej.JudgeClient) -> None:
     rows = [{**row, "id": "same"} for row in [*ROWS[:70], {**ROWS[0], "response": " "}]]  # two requests
     judged = length.judge_all(rows)
     assert judged[-1].unscored and judged[-1].good is None
     with serving(load_judge("length"), key="secret") as url:
-        remote = ej.JudgeClient(url, key="secret")
+        remote = ej.JudgeClient(url=url, key="secret")
         assert remote.judge_all(rows) == judged
         assert remote.shares(judged) == length.shares(judged)
         with pytest.raises(ej.UserError, match=r"judge is 'length', not 'classifier'"):
-            ej.JudgeClient(url, key="secret", name="classifier").judge("I won!", "Lovely!")
+            ej.JudgeClient("classifier", url=url, key="secret").judge("I won!", "Lovely!")
         with pytest.raises(ej.UserError, match="401"):
-            ej.JudgeClient(url, key="wrong").judge("I won!", "Lovely!")
+            ej.JudgeClient(url=url, key="wrong").judge("I won!", "Lovely!")
         for judge in (remote, length):
             with pytest.raises(ej.UserError, match="prompt_digest"):
                 judge.shares([{"id": "1", "model": "m", "content_digest": "", "prompt_digest": "none"}])
@@ -50,7 +50,7 @@ def test_the_figures_are_those_of_score(tmp_path: Path) -> None:
         {**ROWS[0], "id": "code", "response": "0" * 40},
     ]
     run = ej.score(rows, out=tmp_path / "run")
-    judge = ej.LocalJudge()
+    judge = ej.JudgeClient()
     judged = judge.judge_all(rows)
     written = (tmp_path / "run" / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(json.dumps(dict(item.row))) for item in judged] == list(map(json.loads, written))
@@ -58,7 +58,7 @@ def test_the_figures_are_those_of_score(tmp_path: Path) -> None:
     assert judge.shares(judged) == [*run.models]
 
 
-def test_threads_share_a_judge_and_each_gets_its_own_answer(length: ej.LocalJudge) -> None:
+def test_threads_share_a_judge_and_each_gets_its_own_answer(length: ej.JudgeClient) -> None:
     def ask(count: int) -> Any:
         return length.judge("I won!", "word " * count, id=str(count)).row
 
@@ -67,13 +67,11 @@ def test_threads_share_a_judge_and_each_gets_its_own_answer(length: ej.LocalJudg
     assert together == [ask(count) for count in range(1, 60)]
 
 
-def test_an_error_names_the_problem(length: ej.LocalJudge) -> None:
+def test_an_error_names_the_problem(length: ej.JudgeClient) -> None:
     with pytest.raises(ej.UserError, match="prompt: missing or empty"):
         length.judge(" ", "Lovely!")
     with pytest.raises(ej.UserError, match=r"unknown judge 'lenght'.* did you mean 'length'"):
-        ej.LocalJudge("lenght")
-    with pytest.raises(ej.UserError, match="EMPATHY_JUDGE_URL"):
-        ej.JudgeClient()
+        ej.JudgeClient("lenght")
 
 
 def all_messages(error: BaseException | None) -> str:
@@ -100,7 +98,7 @@ def test_no_key_goes_over_plain_http_and_no_password_is_shown(
     monkeypatch.setenv("EMPATHY_JUDGE_KEY", key)
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: pytest.fail("asked for an address"))
     with pytest.raises(ej.UserError, match=problem) as caught:
-        ej.JudgeClient(url)
+        ej.JudgeClient(url=url)
     assert "hunter2" not in all_messages(caught.value)
 
 
@@ -110,7 +108,7 @@ def test_no_server_keeps_the_client_waiting(after: str, monkeypatch: pytest.Monk
     monkeypatch.setattr("time.sleep", waits.append)
     busy = Answer(status=503, headers={"Retry-After": after})
     with ScriptedServer(lambda call: busy) as server, pytest.raises(ej.OperationalError, match="503"):
-        ej.JudgeClient(server.base_url).judge("I won!", "Lovely!")
+        ej.JudgeClient(url=server.base_url).judge("I won!", "Lovely!")
     assert len(server.calls) <= 5 and all(0 <= wait <= 60 for wait in waits)
 
 
@@ -128,7 +126,7 @@ def test_no_server_keeps_the_client_waiting(after: str, monkeypatch: pytest.Monk
 def test_no_answer_is_larger_than_its_limit(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("empathy_judge.http_connection.LARGEST_ANSWER", 2_000)
     with ScriptedServer(lambda call: answer) as server, pytest.raises(ej.UserError) as caught:
-        ej.JudgeClient(server.base_url).judge("I won!", "Lovely!")
+        ej.JudgeClient(url=server.base_url).judge("I won!", "Lovely!")
     assert len(str(caught.value)) < 1_000
 
 
