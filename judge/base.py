@@ -21,14 +21,14 @@ from empathy_judge.judge.budget import Budget
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
-    "cascade": "empathy_judge.judge.cascade:CascadeJudge",
+    "cascade": "empathy_judge.judge.composite:CascadeJudge",
     "classifier": "empathy_judge.judge.classifier.judge:ClassifierJudge",
     "classifier-large": "empathy_judge.judge.classifier.large_judge:LargeJudge",
-    "conversation": "empathy_judge.judge.reply_mean:ReplyMean",
+    "conversation": "empathy_judge.judge.composite:ReplyMean",
     "decision": "empathy_judge.judge.llm.decision:DecisionJudge",
     "length": "empathy_judge.judge.baselines:LengthJudge",
     "majority": "empathy_judge.judge.baselines:MajorityJudge",
-    "panel": "empathy_judge.judge.panel:PanelJudge",
+    "panel": "empathy_judge.judge.composite:PanelJudge",
     "prompted": "empathy_judge.judge.llm.prompted:PromptedJudge",
 }
 DEFAULT = "classifier"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES
+from empathy_judge.judge.classifier.large_judge import PUBLISHED_BASES
 from empathy_judge.training.recipe import Recipe
 
 BASES: Final = {

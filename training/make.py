@@ -17,9 +17,15 @@ from empathy_judge.data.records import LABELS, Exchange, digest_json, reply_feat
 from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.classifier.gpu_backend import CONFIG_KEYS
 from empathy_judge.judge.classifier.judge import SAMPLE, SAMPLE_KEY, ClassifierJudge
-from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, LargeJudge
+from empathy_judge.judge.classifier.large_judge import (
+    ADAPTER,
+    HEAD,
+    PUBLISHED_BASES,
+    SETTINGS,
+    LargeJudge,
+    PublishedBase,
+)
 from empathy_judge.judge.classifier.preprocessing import normalize
-from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
 from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
 from empathy_judge.training import cross_validation, fine_tune
 from empathy_judge.training import export as onnx_export

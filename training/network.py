@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
-from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD
+from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, load_pretrained
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
-from empathy_judge.judge.classifier.pretrained import load_pretrained
 from empathy_judge.training.environment import find_base
 from empathy_judge.training.recipe import Recipe
 

@@ -10,8 +10,8 @@ from cli import main
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.composite import ReplyMean
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
-from empathy_judge.judge.reply_mean import ReplyMean
 
 
 def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path):

@@ -15,8 +15,7 @@ from empathy_judge.data.records import LABELS, Exchange
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.budget import Budget
-from empathy_judge.judge.cascade import CascadeJudge
-from empathy_judge.judge.panel import PanelJudge, combine
+from empathy_judge.judge.composite import CascadeJudge, PanelJudge, combine
 from empathy_judge.judge.scoring import ScoringRequest, score_file
 
 Write = Callable[..., Path]

@@ -16,9 +16,8 @@ from served import LONGEST, WaitingJudge, ask, exchanges, get, held, post, raw_c
 from servers import Answer, ScriptedServer
 
 from empathy_judge.judge.base import Judge, load_judge
-from empathy_judge.judge.cascade import CascadeJudge
+from empathy_judge.judge.composite import CascadeJudge, PanelJudge
 from empathy_judge.judge.llm.prompted import PromptedJudge
-from empathy_judge.judge.panel import PanelJudge
 
 JSON = {"Content-Type": "application/json"}
 

@@ -33,8 +33,8 @@ from empathy_judge.rating.journal import JOURNAL_FILE, Entry, Journal
 
 LOADED = (
     "calibration.comparison.compare_runs commands.calibrate commands.compare commands.nightly commands.rate "
-    "commands.score emotionbench.administer judge.cascade judge.llm.answer_prompts judge.llm.batch "
-    "judge.llm.decision judge.panel nightly.dashboard.build nightly.night rating.collect rating.handouts "
+    "commands.score emotionbench.administer judge.composite judge.llm.answer_prompts judge.llm.batch "
+    "judge.llm.decision nightly.dashboard.build nightly.night rating.collect rating.handouts "
     "rating.rating_app reports.calibration.calibration_page reports.render server.middleware server.process"
 )
 LIBRARIES = ("jinja2", "onnxruntime", "scipy.stats", "scipy.optimize", "tokenizers")

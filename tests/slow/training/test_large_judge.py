@@ -18,8 +18,15 @@ from empathy_judge.data.storage import digest_file
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.base import WEIGHTS
 from empathy_judge.judge.classifier.judge import ClassifierJudge
-from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, AdaptedNetwork, LargeJudge
-from empathy_judge.judge.classifier.pretrained import PUBLISHED_BASES, PublishedBase
+from empathy_judge.judge.classifier.large_judge import (
+    ADAPTER,
+    HEAD,
+    PUBLISHED_BASES,
+    SETTINGS,
+    AdaptedNetwork,
+    LargeJudge,
+    PublishedBase,
+)
 from empathy_judge.judge.onnx_model import CARD
 from empathy_judge.judge.scoring import ScoringRequest, score_file
 from empathy_judge.training.make import hash_files

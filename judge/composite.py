@@ -1,7 +1,7 @@
-"""Several judges as one: their probabilities combined, and the judgment of each saved beside the result."""
+"""Judges made of other judges: a panel, a cascade, and the mean over the replies of a conversation."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -9,8 +9,18 @@ from threading import BoundedSemaphore
 from typing import ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
-from empathy_judge.judge.base import Judge, load_judge, raise_if_cancelled
+from empathy_judge.data.readers.conversations import opening_digest, split_conversation
+from empathy_judge.data.records import (
+    CONVERSATION,
+    LABELS,
+    Exchange,
+    Judgment,
+    digest_json,
+    judgment_of,
+    unscored,
+)
+from empathy_judge.data.rubric import read_rubric
+from empathy_judge.judge.base import DEFAULT, Judge, load_judge, raise_if_cancelled
 from empathy_judge.judge.budget import Budget, add_usage
 
 INJECTION: Final = "suspected injection: "
@@ -149,3 +159,94 @@ def _write_rationale(judgments: Mapping[str, Judgment]) -> str:
         said = {"said": rest} if rest else {}
         rows[name] = {**(judgment.probabilities or {"unscored": judgment.unscored}), **components, **said}
     return "\n".join([*flags, json.dumps(rows, ensure_ascii=False, separators=(",", ":"))])
+
+
+class CascadeJudge(CompositeJudge):
+    """Asks `first`, the local classifier unless named; `second` only where the first is not certain enough.
+
+    The first is certain where its likeliest label has a probability of `ask_below` or more. What it leaves
+    unscored goes to the second, too; what the second leaves unscored stays so.
+    """
+
+    name = "cascade"
+    files = ("first", "second")
+
+    def __init__(self, *, first: str = "classifier", second: str = "", ask_below: float = 0.6) -> None:
+        if not second:
+            raise UserError('second: missing; set the judge for uncertain replies: second = "prompted.toml"')
+        if not 0 <= ask_below <= 1:
+            raise UserError(f"ask_below: {ask_below} is not a probability")
+        super().__init__([first, second])
+        self.first, self.second = self.members
+        self.ask_below = ask_below
+        self.version = self.digest(ask_below)
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        quick = judgment = self.first.ask(exchange)
+        decided, why = self.first.name, ""
+        if quick.probabilities is None or max(quick.probabilities.values()) < self.ask_below:
+            judgment, decided = self.second.ask(exchange), self.second.name
+            why = f"; {quick.unscored}"
+            if given := quick.probabilities:
+                chances = ", ".join(f"{label} {value:.3f}" for label, value in given.items())
+                why = f"; {self.first.name} was uncertain ({chances})"
+        injections, rest = split_rationale(judgment.rationale)
+        return replace(
+            judgment,
+            rationale="\n".join(filter(None, [*injections, f"decided by {decided}{why}", rest])),
+            usage=quick.usage if judgment is quick else add_usage([quick.usage, judgment.usage]) or None,
+            decided_by=decided,
+        )
+
+    def report(self, judgments: Iterable[Judgment]) -> list[str]:
+        """Report how often the second judge was asked in a run, and what not asking it saved."""
+        asked = total = 0
+        paid = 0.0
+        for judgment in judgments:
+            total += 1
+            if judgment.decided_by == self.second.name:
+                asked += 1
+                paid += (judgment.usage or {}).get("cost", 0.0)
+        if not total:
+            return []
+        saved = total - asked
+        line = f"{self.second.name} decided {asked:,} of {total:,}: {100 * saved / total:.0f}% of calls saved"
+        return [f"{line}, about USD {saved * paid / asked:.4f}" if paid else line]
+
+
+class ReplyMean(Judge):
+    """Judges conversations by the mean probabilities of their replies, which the judge `replies` gives."""
+
+    unit = CONVERSATION
+    files = ("replies",)
+    caveat = (
+        "The score of a conversation is the mean over its replies; repetition and lost threads do not count. "
+        "A language model as judge reads the whole conversation."
+    )
+
+    def __init__(self, *, replies: str = DEFAULT) -> None:
+        self.replies = load_judge(replies)
+        if self.replies.unit == CONVERSATION:
+            raise UserError(f"replies: {replies} judges whole conversations; set a judge of replies")
+        self.asked_judges = (self.replies,)
+        self.name = f"{CONVERSATION}:{replies}"
+        self.rubric = self.replies.rubric if self.replies.rubric.is_part else read_rubric(CONVERSATION)
+        self.concurrency = self.replies.concurrency
+        self.version = digest_json([self.replies.version, "mean", 1])[:12]
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        judged = [self.replies.judge(reply) for reply in split_conversation(exchange)]
+        given = [item.probabilities for item in judged if item.probabilities is not None]
+        if given:
+            mean = {label: sum(item[label] for item in given) / len(given) for label in LABELS}
+            judgment = replace(judgment_of(exchange, mean), curve=tuple(item.score for item in judged))
+        else:
+            judgment = unscored(exchange, judged[0].unscored or "no reply has a score")
+        return replace(judgment, prompt_digest=opening_digest(exchange))
+
+    def count_runs(self, exchange: Exchange) -> int:
+        return sum(map(self.replies.count_runs, split_conversation(exchange)))
+
+    def most_cost(self, exchange: Exchange) -> float | None:
+        costs = [self.replies.most_cost(reply) for reply in split_conversation(exchange)]
+        return None if None in costs else sum(filter(None, costs))
