@@ -15,8 +15,7 @@ from empathy_judge.data.tables import to_json
 from empathy_judge.rating.handouts import page_items, rating_page
 from empathy_judge.rating.journal import Conflict, Entry, Journal, lock_plan
 from empathy_judge.rating.plan import read_plan, read_texts
-from empathy_judge.server.http_errors import RequestRefused
-from empathy_judge.server.middleware import send_page
+from empathy_judge.server.middleware import RequestRefused, send_page
 from empathy_judge.server.requests import StrictModel, make_strict_app
 
 ASK_FOR_LINK: Final = Path(__file__).parent / "templates" / "ask-for-link.html"

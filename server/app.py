@@ -20,8 +20,7 @@ from empathy_judge.data.records import CONVERSATION, EMOTIONS, GOOD_ABOVE, NOUNS
 from empathy_judge.data.tables import to_json
 from empathy_judge.judge.explanation import check_explainable
 from empathy_judge.server import chat_completions
-from empathy_judge.server.http_errors import RequestRefused
-from empathy_judge.server.middleware import Metrics, log, place_of, send_page
+from empathy_judge.server.middleware import Metrics, RequestRefused, log, place_of, send_page
 from empathy_judge.server.requests import Objects, StrictModel, make_strict_app, read_row
 from empathy_judge.server.served_judge import BadJudgment, ServedJudge
 from empathy_judge.server.work_queue import QueueFull, Task, WorkQueue

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from empathy_judge.data.input_limits import LONGEST_OPTION, MOST_ALTERNATIVES, MOST_FIELDS
 from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
-from empathy_judge.server.http_errors import RequestRefused
+from empathy_judge.server.middleware import RequestRefused
 from empathy_judge.server.requests import Messages, StrictModel, join_messages, parse_object, read_row
 
 GOOD: Final = LABELS[-1]

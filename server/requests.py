@@ -21,8 +21,7 @@ from empathy_judge.data.readers.file_formats import parse_json
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import first_problem, read_exchange
 from empathy_judge.data.text import SURROGATE
-from empathy_judge.server.http_errors import RequestRefused, send_refused
-from empathy_judge.server.middleware import Metrics, RequestChecks
+from empathy_judge.server.middleware import Metrics, RequestChecks, RequestRefused, send_refused
 
 ROLES: Final = {"user": SPEAKER, "assistant": LISTENER}  # others are ignored: the judge has its own rubric
 
@@ -138,7 +137,7 @@ def parse_object(body: bytes | bytearray) -> dict[str, Any]:
     {'a': [1, 'x']}
     >>> parse_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    empathy_judge.server.http_errors.RequestRefused: not JSON that can be read: ...
+    empathy_judge.server.middleware.RequestRefused: not JSON that can be read: ...
     """
     try:
         content = parse_json(body.decode("utf-8"))
