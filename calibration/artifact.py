@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final, Protocol
 from empathy_judge.calibration.estimate import THESE_RATERS_ONLY, Estimate, Population
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.errors import StaleCalibration, UserError
+from empathy_judge.data.files import digest_json, read_sealed, write_sealed
 from empathy_judge.data.rated_range import RatedRange
-from empathy_judge.data.records import LABELS, digest_json, to_plain
+from empathy_judge.data.records import LABELS, to_plain
 from empathy_judge.data.rubric import Rubric
-from empathy_judge.data.sealed_json import read_sealed, write_sealed
 from empathy_judge.data.tables import first_problem
 
 CALIBRATION_FILE: Final = "calibration.json"

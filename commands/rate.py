@@ -24,7 +24,7 @@ from empathy_judge.data.storage import Columns
 
 if TYPE_CHECKING:
     from empathy_judge.calibration.comparison.stop_rule import Standing
-    from empathy_judge.data.tables import BadRow
+    from empathy_judge.data.readers.file_formats import BadRow
     from empathy_judge.rating.collect import Collected
     from empathy_judge.rating.plan import RatingPlan
 
@@ -81,9 +81,10 @@ def plan(
       empathy-judge rate plan responses.jsonl
       empathy-judge rate plan model-a.jsonl model-b.jsonl --people 4 --each 30 --out plans/june
     """
+    from empathy_judge.data.readers.table_rows import stop_at_bad_row
     from empathy_judge.data.records import NOUNS
     from empathy_judge.data.storage import find_sources
-    from empathy_judge.data.tables import Exchanges, notice_unit, stop_at_bad_row
+    from empathy_judge.data.tables import Exchanges, notice_unit
     from empathy_judge.rating.plan import draw_plan, rating_seconds, write_plan
     from empathy_judge.reports.terminal import working
 

@@ -1,16 +1,25 @@
-"""Files that are complete or absent, whatever happens while they are written."""
+"""Files that are complete or absent, whatever happens while they are written; strict and sealed JSON.
+
+A sealed file has the digest of its content: a damaged or edited one is refused.
+"""
 
 import errno
 import fcntl
+import json
+import math
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.input_limits import LARGEST_SEALED, MB, MOST_DIGITS
 
+DIGEST: Final = "digest"
 FIXES = {
     errno.ENOSPC: "free some space, then run the command again to resume",
     errno.EDQUOT: "free some space, then run the command again to resume",
@@ -141,3 +150,92 @@ def write_texts(files: Mapping[str, str], folder: Path) -> list[Path]:
             with replacing(folder / name) as partial:
                 partial.write_text(text, encoding="utf-8")
     return [folder / name for name in files]
+
+
+class BadValue(ValueError):
+    """JSON that two parsers could read in different ways."""
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise BadValue(f"the key {twice[:40]!r} occurs twice in one object")
+    return table
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        is_word = text.lstrip("-").isalpha()  # NaN or Infinity
+        raise BadValue(f"{text} is not a number" if is_word else "a number is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise BadValue("a number is too large")
+    return int(text)
+
+
+DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_constant=_finite, parse_float=_finite, parse_int=_whole
+)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON strictly; raise `ValueError` where it is not JSON, or where two parsers could differ.
+
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    empathy_judge.data.files.BadValue: the key 'a' occurs twice in one object
+    >>> parse_json(b'{"a": 1e999}')
+    Traceback (most recent call last):
+    empathy_judge.data.files.BadValue: a number is too large
+    """
+    if isinstance(text, bytes):
+        text = text.strip().decode("utf-8", "surrogatepass")  # a lone surrogate is text too
+    return DECODER.decode(text)
+
+
+def digest_json(value: Any) -> str:
+    """Return the SHA-256 of a value as JSON in ASCII, with sorted keys."""
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> str:
+    """Write an object as JSON with its digest; the file is complete or absent. Return the digest."""
+    digest = digest_json(content)
+    text = json.dumps({DIGEST: digest, **content}, ensure_ascii=False, allow_nan=False, indent=1)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            partial.write_text(f"{text}\n", encoding="utf-8", errors="surrogatepass")
+    return digest
+
+
+def read_sealed(path: Path, *, what: str, version: Any, remedy: str) -> dict[str, Any]:
+    """Return the object of such a file, without its digest; refused where the two do not fit.
+
+    `what` is the kind of file, `version` its `format`, and `remedy` says how to make a new one.
+    """
+    with disk_errors(path):
+        if not path.is_file():
+            raise UserError(f"{path}: no {what} here; {remedy}")
+        if path.stat().st_size > LARGEST_SEALED:
+            raise UserError(
+                f"{path}: larger than {LARGEST_SEALED // MB} MB, the limit for a {what}; {remedy}"
+            )
+        raw = path.read_bytes()
+    try:
+        content = parse_json(raw)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: damaged, not JSON ({error}); {remedy}") from error
+    if not isinstance(content, dict) or DIGEST not in content:
+        raise UserError(f"{path}: not a {what}; {remedy}")
+    if content.get("format") != version:
+        found = content.get("format")
+        raise UserError(f"{path}: format {found!r}; this version reads {version!r}; {remedy}")
+    if content.pop(DIGEST) != digest_json(content):
+        raise UserError(f"{path}: damaged or changed since it was written (digest differs); {remedy}")
+    return content

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.file_formats import BadRow
+from empathy_judge.data.readers.table_rows import read_rows, stop_at_bad_row
 from empathy_judge.data.records import (
     EMPATHY,
     LABELS,
@@ -25,7 +27,7 @@ from empathy_judge.data.records import (
     reply_features,
 )
 from empathy_judge.data.runs import read_manifest, read_object
-from empathy_judge.data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
+from empathy_judge.data.tables import read_judgments
 from empathy_judge.data.text import listed
 
 NOT_GIVEN: Final = "no score given"

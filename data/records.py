@@ -4,14 +4,13 @@ Exchange ── Turn               a prompt, the reply to it, and the turns befo
   ├─ Judgment                  one judge's label of it
   │    └─ judgments.Judged     all judgments of one judge
   └─ Rating                    one person's rating of it
-       ├─ rated_exchanges.RatedExchange    joined with its exchange
+       ├─ rated_inputs.RatedExchange       joined with its exchange
        └─ rated_range.RatedRange           lengths and formats of the rated replies
 storage.Shards, storage.Columns            where exchanges are read from
 runs.RunPlan ── runs.FinishedRun           where judgments are saved
 rubric.Rubric                              what raters were asked
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -222,11 +221,6 @@ def danger_in(exchange: Exchange) -> str | None:
 def _digest(text: str) -> str:
     # A lone surrogate is text too, and must not raise.
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def digest_json(value: Any) -> str:
-    """Return the SHA-256 of a value as JSON in ASCII, with sorted keys."""
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def to_plain(value: Any) -> Any:

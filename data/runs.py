@@ -27,12 +27,21 @@ from time import monotonic
 from typing import Any
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.files import disk_errors, explain, locked, replacing, sync, without_links
-from empathy_judge.data.readers.file_formats import parse_json, read_lines
+from empathy_judge.data.files import (
+    disk_errors,
+    explain,
+    locked,
+    parse_json,
+    read_sealed,
+    replacing,
+    sync,
+    without_links,
+    write_sealed,
+)
+from empathy_judge.data.readers.file_formats import BadRow, read_lines
 from empathy_judge.data.records import Exchange, Judgment
-from empathy_judge.data.sealed_json import read_sealed, write_sealed
 from empathy_judge.data.storage import digest_file
-from empathy_judge.data.tables import BadRow, is_judgment, to_json, to_line, to_row
+from empathy_judge.data.tables import is_judgment, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is using this folder; wait until it finishes, or set another --out"

@@ -14,13 +14,8 @@ from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.input_limits import LONGEST_TEXT, MOST_ITEMS
 from empathy_judge.data.readers.column_shapes import RowKind
 from empathy_judge.data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
-from empathy_judge.data.readers.file_formats import BadRow as BadRow
-from empathy_judge.data.readers.file_formats import OnBad as OnBad
-from empathy_judge.data.readers.file_formats import Row as Row
-from empathy_judge.data.readers.file_formats import load_parquet
-from empathy_judge.data.readers.table_rows import TableRows
-from empathy_judge.data.readers.table_rows import read_rows as read_rows
-from empathy_judge.data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
+from empathy_judge.data.readers.file_formats import BadRow, OnBad, Row, load_parquet
+from empathy_judge.data.readers.table_rows import TableRows, read_rows, stop_at_bad_row
 from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
 from empathy_judge.data.storage import Columns, Source, Table, as_shards, find_sources
 from empathy_judge.data.text import disarm

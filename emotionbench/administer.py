@@ -18,9 +18,10 @@ from random import Random
 from typing import Any, Final
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.records import Exchange, digest_json
+from empathy_judge.data.files import digest_json
+from empathy_judge.data.readers.table_rows import read_rows
+from empathy_judge.data.records import Exchange
 from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
-from empathy_judge.data.tables import read_rows
 from empathy_judge.emotionbench.marks import read_marks
 from empathy_judge.emotionbench.questionnaires import (
     SHEETS,

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Final, Literal
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import read_toml
 from empathy_judge.data.readers.file_formats import read_whole
-from empathy_judge.data.tables import read_rows, validate, write_rows
+from empathy_judge.data.readers.table_rows import read_rows
+from empathy_judge.data.tables import validate, write_rows
 
 FOLDER: Final = Path(__file__).parent / "scales"
 PEOPLE: Final = "people"  # the model of people's sheets

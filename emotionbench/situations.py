@@ -12,7 +12,7 @@ from typing import Final
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.file_formats import read_whole
-from empathy_judge.data.tables import read_rows
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.emotionbench.questionnaires import plain_name
 
 OURS: Final = Path(__file__).parent / "situations.jsonl"  # 108, three for each factor

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from empathy_judge.calibration.comparison.published_models import count_labels
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
+from empathy_judge.data.files import digest_json
+from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.base import Judge
 

@@ -9,16 +9,9 @@ from threading import BoundedSemaphore
 from typing import ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import digest_json
 from empathy_judge.data.readers.conversations import opening_digest, split_conversation
-from empathy_judge.data.records import (
-    CONVERSATION,
-    LABELS,
-    Exchange,
-    Judgment,
-    digest_json,
-    judgment_of,
-    unscored,
-)
+from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.base import DEFAULT, Judge, load_judge, raise_if_cancelled
 from empathy_judge.judge.budget import Budget, add_usage

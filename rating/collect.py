@@ -18,9 +18,10 @@ from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.input_limits import LONGEST_REASON
 from empathy_judge.data.judgments import position_on
 from empathy_judge.data.rating_files.scales import as_label
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import LABELS, to_plain
 from empathy_judge.data.storage import SUFFIXES
-from empathy_judge.data.tables import read_rows, write_rows
+from empathy_judge.data.tables import write_rows
 from empathy_judge.rating.handouts import ANSWERS, read_handed_back, sheet_row
 from empathy_judge.rating.journal import Entry, read_entry, read_journal
 from empathy_judge.rating.plan import RatingPlan, Texts, read_plan, read_texts

@@ -20,8 +20,9 @@ from typing import Any, Final
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.readers.chat_turns import is_answering
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import REPLY, Exchange, to_plain
-from empathy_judge.data.tables import read_rows, validate, write_rows
+from empathy_judge.data.tables import validate, write_rows
 
 PLAN_FILE: Final = "plan.json"
 TEXTS_FILE: Final = "texts.jsonl"

@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from empathy_judge.data import input_limits
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import parse_json
 from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
-from empathy_judge.data.readers.file_formats import parse_json
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import first_problem, read_exchange
 from empathy_judge.data.text import SURROGATE

@@ -9,8 +9,9 @@ from typing import Any
 from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.rated_range import OutsideCount, say_outside
+from empathy_judge.data.readers.file_formats import Row
 from empathy_judge.data.records import LABELS, REPLY, Exchange, Judgment
-from empathy_judge.data.tables import Row, make_record, to_row
+from empathy_judge.data.tables import make_record, to_row
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.explanation import count_judgments, explain
 from empathy_judge.judge.scoring import summarize

@@ -19,7 +19,7 @@ from repository import SAMPLES
 from topics import on_topic
 
 from empathy_judge.commands import main as cli
-from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.records import Exchange, Rating
 from empathy_judge.data.tables import read_exchanges, write_rows
 from empathy_judge.training.rated_sets import read_rated_set

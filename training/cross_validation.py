@@ -18,7 +18,7 @@ from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import replacing
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.runs import read_object, write_object
 from empathy_judge.data.tables import write_rows

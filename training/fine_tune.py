@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_context
 from empathy_judge.training import examples as build

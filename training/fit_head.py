@@ -15,8 +15,8 @@ from empathy_judge.calibration.fit import CalibrationReport, calibrate
 from empathy_judge.data.errors import UserError, install_hint
 from empathy_judge.data.files import disk_errors
 from empathy_judge.data.judgments import Judged
-from empathy_judge.data.rated_exchanges import join_ratings
 from empathy_judge.data.rated_range import rated_range_of
+from empathy_judge.data.rating_files.rated_inputs import join_ratings
 from empathy_judge.data.records import LABELS, Exchange, Rating, judgment_of, reply_features, to_plain
 from empathy_judge.data.runs import OnProgress
 from empathy_judge.data.storage import digest_file

@@ -11,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.files import disk_errors, read_toml, replacing
+from empathy_judge.data.files import digest_json, disk_errors, read_toml, replacing
 from empathy_judge.data.rated_range import rated_range_of
-from empathy_judge.data.records import LABELS, Exchange, digest_json, reply_features, to_plain
+from empathy_judge.data.records import LABELS, Exchange, reply_features, to_plain
 from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.classifier.gpu_backend import CONFIG_KEYS
 from empathy_judge.judge.classifier.judge import SAMPLE, SAMPLE_KEY, ClassifierJudge

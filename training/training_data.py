@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.files import digest_json
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.readers.conversations import DISTINCTIVE_WORDS
-from empathy_judge.data.records import LABELS, Exchange, digest_json, to_plain
+from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.robustness.catalogue import Perturbation, read_perturbations
 from empathy_judge.training.graded_replies import read_constant_replies, read_graded_replies, read_grades

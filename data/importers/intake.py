@@ -10,9 +10,9 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.readers.file_formats import Header, read_whole
+from empathy_judge.data.readers.file_formats import BadRow, Header, read_whole
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import Exchange, Rating
-from empathy_judge.data.tables import BadRow, read_rows
 
 Scale = tuple[float, float]
 

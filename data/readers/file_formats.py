@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-import math
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from itertools import chain
 from typing import IO, Any, Final
 
 from empathy_judge.data.errors import UserError, install_hint
+from empathy_judge.data.files import parse_json
 from empathy_judge.data.input_limits import (
     LARGEST_ARCHIVE,
     LARGEST_BATCH,
@@ -24,7 +23,6 @@ from empathy_judge.data.input_limits import (
     MB,
     MOST_CELLS,
     MOST_COLUMNS,
-    MOST_DIGITS,
     MOST_EXPANSION,
     MOST_ROWS,
 )
@@ -68,52 +66,6 @@ class Header:
         """Add a note on how the file is read, once."""
         if text not in self.notes:
             self.notes.append(text)
-
-
-class BadValue(ValueError):
-    """JSON that two parsers could read in different ways."""
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise BadValue(f"the key {twice[:40]!r} occurs twice in one object")
-    return table
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        is_word = text.lstrip("-").isalpha()  # NaN or Infinity
-        raise BadValue(f"{text} is not a number" if is_word else "a number is too large")
-    return number
-
-
-def _whole(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise BadValue("a number is too large")
-    return int(text)
-
-
-DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique_keys, parse_constant=_finite, parse_float=_finite, parse_int=_whole
-)
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON strictly; raise `ValueError` where it is not JSON, or where two parsers could differ.
-
-    >>> parse_json('{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    empathy_judge.data.readers.file_formats.BadValue: the key 'a' occurs twice in one object
-    >>> parse_json(b'{"a": 1e999}')
-    Traceback (most recent call last):
-    empathy_judge.data.readers.file_formats.BadValue: a number is too large
-    """
-    if isinstance(text, bytes):
-        text = text.strip().decode("utf-8", "surrogatepass")  # a lone surrogate is text too
-    return DECODER.decode(text)
 
 
 def read_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import LABELS, Exchange, digest_json, to_plain
+from empathy_judge.data.files import digest_json
+from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.text import show
 from empathy_judge.judge.base import DEFAULT, load_judge
 from empathy_judge.training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set

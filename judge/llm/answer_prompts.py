@@ -18,12 +18,13 @@ from statistics import fmean
 from typing import Any, ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import read_toml
+from empathy_judge.data.files import digest_json, read_toml
 from empathy_judge.data.input_limits import LONGEST_TEXT
-from empathy_judge.data.records import Exchange, digest_json
+from empathy_judge.data.readers.table_rows import read_rows
+from empathy_judge.data.records import Exchange
 from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from empathy_judge.data.storage import Source, digest_file, digest_source
-from empathy_judge.data.tables import read_prompts, read_rows, validate, write_rows
+from empathy_judge.data.tables import read_prompts, validate, write_rows
 from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts

@@ -6,15 +6,8 @@ from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.records import (
-    CONVERSATION,
-    LABELS,
-    Exchange,
-    Judgment,
-    digest_json,
-    judgment_of,
-    unscored,
-)
+from empathy_judge.data.files import digest_json
+from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import Rubric, read_rubric
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from empathy_judge.judge.llm.judge_prompt import RATED

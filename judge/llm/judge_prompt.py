@@ -9,9 +9,9 @@ from string import Template
 from typing import Any, Final, Literal
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
+from empathy_judge.data.files import digest_json, read_sealed, write_sealed
+from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange
 from empathy_judge.data.rubric import Rubric
-from empathy_judge.data.sealed_json import read_sealed, write_sealed
 from empathy_judge.data.text import SURROGATE
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 

@@ -18,7 +18,7 @@ from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_t
 from empathy_judge.calibration.bootstrap import resample_clusters, sample, value_of
 from empathy_judge.calibration.estimate import UNDEFINED, Integers
 from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
-from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.records import LABELS, label_of
 from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.base import load_judge

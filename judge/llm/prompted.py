@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, Unpack
 
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.files import digest_json
 from empathy_judge.data.records import (
     CONVERSATION,
     LABELS,
     Exchange,
     Judgment,
-    digest_json,
     judgment_of,
     label_of,
     unscored,

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from empathy_judge.commands import main as cli
-from empathy_judge.data.records import digest_json
+from empathy_judge.data.files import digest_json
 
 Edit = Callable[[Path], None]
 PROMPTS = [f"I {verb} my {thing} today." for verb in ("lost", "found", "broke") for thing in ("job", "keys")]

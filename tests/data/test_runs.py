@@ -11,9 +11,9 @@ import pytest
 
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import replacing, write_texts
+from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.records import Exchange, judgment_of, unscored
 from empathy_judge.data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_summary
-from empathy_judge.data.tables import BadRow
 
 PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [

@@ -15,15 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.records import Exchange, Rating, Turn
-from empathy_judge.data.tables import (
-    BadRow,
-    read_exchanges,
-    read_ratings,
-    to_json,
-    to_row,
-    write_rows,
-)
+from empathy_judge.data.tables import read_exchanges, read_ratings, to_json, to_row, write_rows
 
 TALK = [{"speaker": "Ann", "text": "hello"}]
 ROWS = [

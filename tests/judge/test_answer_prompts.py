@@ -9,9 +9,10 @@ import pytest
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.data.errors import BudgetSpent, UserError
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.runs import FinishedRun
-from empathy_judge.data.tables import read_exchanges, read_rows, write_rows
+from empathy_judge.data.tables import read_exchanges, write_rows
 from empathy_judge.judge.llm.answer_prompts import (
     ModelConfig,
     Responder,

@@ -12,7 +12,7 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.rubric import RUBRICS, read_rubric
 from empathy_judge.judge.base import load_judge

@@ -15,8 +15,9 @@ from rating_plans import made_replies
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import Exchange, Judgment, judgment_of
-from empathy_judge.data.tables import read_rows, write_rows
+from empathy_judge.data.tables import write_rows
 from empathy_judge.rating.journal import Entry, Journal
 from empathy_judge.rating.next_draw import draw_next
 from empathy_judge.rating.plan import RatingPlan, draw_plan, read_plan, read_texts

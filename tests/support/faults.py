@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from repository import ROOT
 
-from empathy_judge.data.records import digest_json
+from empathy_judge.data.files import digest_json
 
 SEEDS: Final = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
 LOADED: Final = (

@@ -11,7 +11,7 @@ from rows import write_csv
 
 from empathy_judge.data.importers.rated_conversations import IEVAL_BOTS
 from empathy_judge.data.importers.rated_replies import EPITOME_DIMENSIONS
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange, Turn
 from empathy_judge.training.rated_sets import RatedItem
 from empathy_judge.training.training_data import TrainingData

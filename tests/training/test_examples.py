@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.data.records import Exchange, Rating, Turn
 from empathy_judge.data.tables import write_rows

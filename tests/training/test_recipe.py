@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.training.cross_validation import measure_rows, read_rows
 from empathy_judge.training.environment import BASES, PUBLISHED_BASES
 from empathy_judge.training.rated_sets import RATED_SETS, read_rated_set

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import softmax
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.training.cross_validation import (
     BASELINES,

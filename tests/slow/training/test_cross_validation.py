@@ -16,7 +16,7 @@ from repository import SHARED
 import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.importers import import_source
-from empathy_judge.data.rated_exchanges import RatedExchange, join_ratings
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.records import LABELS, Exchange
 from empathy_judge.training.cross_validation import (
     BASELINES,

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 import empathy_judge.training.export as onnx_export
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.classifier.judge import ClassifierJudge

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.training import graded_replies
 from empathy_judge.training.examples import (

@@ -13,7 +13,7 @@ import torch
 from click.testing import Result
 
 import empathy_judge.training.make as making
-from empathy_judge.data.rated_exchanges import RatedExchange
+from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.judge import ClassifierJudge
 from empathy_judge.judge.classifier.preprocessing import normalize, write_context
