@@ -11,9 +11,9 @@ from empathy_judge.commands.shared.options import (
     interruptible,
     max_cost_option,
     model_options,
+    say,
     say_next,
 )
-from empathy_judge.data.text import printable
 
 
 @click.group()
@@ -66,7 +66,6 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     Examples:
       empathy-judge align run --base-url http://127.0.0.1:8000/v1 --model llama --orders 3 --per-factor 1
       empathy-judge align run --model gpt-4o --key-env OPENAI_API_KEY --max-cost 2
-      empathy-judge align report alignments/llama-PANAS-1a2b3c4d
     """
     from empathy_judge.data.runs import folder_name
     from empathy_judge.emotionbench.administer import (
@@ -86,25 +85,20 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         progress("asking", "answered", spent=lambda: reporter.endpoint.budget.spent) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
-    manifest = run.manifest
+    found = run.manifest
     if as_json:
-        print(json.dumps({**manifest, "run": str(run.folder), "asked": run.asked}, indent=2))
+        print(json.dumps({**found, "run": str(run.folder), "asked": run.asked}, indent=2))
     else:
-        counts = manifest["counts"]
-        variant = f" ({manifest['variant']})" if manifest["variant"] else ""
-        lines = [
-            f"{counts['complete']:,} of {counts['sheets']:,} sheets of {manifest['scale']} filled in by "
-            f"{manifest['model']}{variant}"
-        ]
-        if manifest["missing"]:
-            lines.append(f"lack marks: {say_counts(manifest['missing'])}")
-        if manifest["left_out"]:
-            lines.append(f"rejected by the server and left out: {', '.join(manifest['left_out'])}")
-        if manifest["cost"] is not None:
-            lines.append(f"{manifest['cost']:.4f} USD")
-        lines.append(f"{run.folder}" if run.asked else f"{run.folder} (complete; nothing was sent)")
-        for line in lines:
-            print(printable(line))
+        counts, variant = found["counts"], f" ({found['variant']})" if found["variant"] else ""
+        done = f"{counts['complete']:,} of {counts['sheets']:,} sheets of {found['scale']}"
+        say(f"{done} filled in by {found['model']}{variant}")
+        if found["missing"]:
+            say(f"lack marks: {say_counts(found['missing'])}")
+        if found["left_out"]:
+            say(f"rejected by the server and left out: {', '.join(found['left_out'])}")
+        if found["cost"] is not None:
+            say(f"{found['cost']:.4f} USD")
+        say(run.folder if run.asked else f"{run.folder} (complete; nothing was sent)")
     check_filled(run)
     if not as_json:
         say_next("to compare these emotions with people's", "align", "report", run.folder)
@@ -130,9 +124,8 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
         print(json.dumps({"files": counts, "out": str(out)}, indent=2))
         return
     for name, held in counts.items():
-        told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
-        print(printable(f"{Path(name).name}: {told}"))
-    print(printable(str(out)))
+        say(f"{Path(name).name}: {', '.join(f'{count:,} {what}' for what, count in held.items() if count)}")
+    say(out)
     say_next("to compare these emotions with people's", "align", "report", out)
 
 

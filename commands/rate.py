@@ -23,9 +23,7 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.storage import Columns
 
 if TYPE_CHECKING:
-    from empathy_judge.calibration.comparison.stop_rule import Standing
     from empathy_judge.data.readers.file_formats import BadRow
-    from empathy_judge.rating.collect import Collected
     from empathy_judge.rating.plan import RatingPlan
 
 
@@ -243,7 +241,19 @@ def collect(folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: 
         about |= {"problems": list(found.problems), "changed": list(found.changed), "marked": found.marked}
         click.echo(json.dumps(about, indent=2))
         return
-    _print_collected(found, written)
+    raters = [rater for rater in found.consistency.values() if rater.rated]
+    finished = sum(rater.rated == rater.planned for rater in raters)
+    plural = "s" if len(raters) != 1 else ""
+    say(f"{len(found.rows):,} ratings by {len(raters)} rater{plural}; finished: {finished}")
+    if found.repeats[1]:
+        say("replies rated twice: {} of {} got the same label".format(*found.repeats))
+    if found.again:
+        say(f"{found.again:,} duplicate ratings count once")
+    marked = [f"{name}: {'; '.join(marks)}; the ratings count" for name, marks in found.marked.items()]
+    set_aside = [f"set aside: {problem}" for problem in found.problems]
+    say_notes(f"note: {line}" for line in (*found.changed, *set_aside, *marked))
+    for path in written:
+        say(f"written {path}")
     if len({row["model"] for row in found.rows}) > 1:
         _say_verdict(read_plan(folder), written[0])
     else:
@@ -254,25 +264,6 @@ def _say_verdict(made: "RatingPlan", ratings: Path) -> None:
     if not made.source_words:
         return say_next(f"compare the files of replies with `compare` and --ratings {ratings}")
     say_next("to see which model is better", "compare", *made.source_words, "--ratings", ratings)
-
-
-def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
-    from empathy_judge.data.text import count
-
-    people = [rater for rater in found.consistency.values() if rater.rated]
-    whole = sum(rater.rated == rater.planned for rater in people)
-    raters = f"{len(people)} rater{'s' if len(people) != 1 else ''}"
-    say(f"{count(len(found.rows))} ratings by {raters}; finished: {whole}")
-    same, pairs = found.repeats
-    if pairs:
-        say(f"replies rated twice: {same} of {pairs} got the same label")
-    if found.again:
-        say(f"{count(found.again)} duplicate ratings count once")
-    marked = [f"{name}: {'; '.join(marks)}; the ratings count" for name, marks in found.marked.items()]
-    set_aside = [f"set aside: {problem}" for problem in found.problems]
-    say_notes(f"note: {line}" for line in (*found.changed, *set_aside, *marked))
-    for path in written:
-        say(f"written {path}")
 
 
 @rate.command()
@@ -295,6 +286,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     """
     from empathy_judge.calibration.comparison.stop_rule import standings
     from empathy_judge.data.records import to_plain
+    from empathy_judge.data.text import points
     from empathy_judge.rating.collect import RATINGS_FILE, read_all_ratings, read_collected
     from empathy_judge.rating.plan import read_plan
 
@@ -317,7 +309,11 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
         say(ratings.few_raters)
     else:
         for pair in found:
-            say(_standing_line(pair))
+            gap, names = pair.difference, (pair.other, pair.one)
+            if gap.interval and gap.value < 0:
+                gap, names = -gap, (pair.one, pair.other)  # the better one first
+            shown = f"; Good share {points(gap)} points (95% CI)" if gap.interval else ""
+            say(f"{' vs. '.join(names)}: {pair}{shown}")
     is_settled = len(models) > 1 and all(pair.is_settled for pair in found)
     if not rated:
         say_next("to rate on a page", "rate", "open", folder)
@@ -328,18 +324,6 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     else:
         people = max([pair.people or 0 for pair in found], default=0)
         say_next(*made.next_step(folder, rated, people=people))
-
-
-def _standing_line(pair: "Standing") -> str:
-    """Two models, the one ahead first: the verdict, and the difference it rests on."""
-    from empathy_judge.data.text import points
-
-    if pair.difference.interval is None:
-        return f"{pair.other} vs. {pair.one}: {pair}"
-    ahead, behind, gap = pair.other, pair.one, pair.difference
-    if gap.value < 0:
-        ahead, behind, gap = behind, ahead, -gap
-    return f"{ahead} vs. {behind}: {pair}; Good share {points(gap)} points (95% CI)"
 
 
 @rate.command("next")
