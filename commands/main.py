@@ -127,7 +127,7 @@ class Commands(click.Group):
 def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
     """Print this version and that of the shipped judge, and exit."""
     if is_asked and not ctx.resilient_parsing:
-        from empathy_judge.commands.shared.checks import shipped_version
+        from empathy_judge.commands.doctor import shipped_version
 
         click.echo(f"empathy-judge, version {__version__}\n{shipped_version()}")
         ctx.exit()

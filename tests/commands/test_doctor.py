@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from servers import Answer, ScriptedServer
 
 from empathy_judge.commands import main as cli
-from empathy_judge.commands.shared.checks import ROOT, Check, check_file, check_history, check_packages
+from empathy_judge.commands.doctor import ROOT, Check, check_file, check_history, check_packages
 from empathy_judge.judge.classifier.judge import ClassifierJudge
 
 SECRET = "sk-abcdefghijklmnop"
@@ -78,10 +78,10 @@ def test_a_missing_package_is_installed_by_the_command_that_is_printed(
         monkeypatch.setattr("empathy_judge.data.errors.ROOT", tmp_path)
         monkeypatch.setattr("empathy_judge.data.errors.PINNED", tmp_path / "constraints.txt")
 
-    def fail(**options: object) -> None:
+    def fail() -> None:
         raise ModuleNotFoundError("No module named 'prometheus_client'", name="prometheus_client")
 
-    monkeypatch.setattr("empathy_judge.commands.shared.checks.check_installation", fail)
+    monkeypatch.setattr("empathy_judge.commands.doctor.check_installation", fail)
     done = doctor()
     assert done.exit_code == 2
     python, *words = shlex.split(done.stderr.partition("install it with: ")[2])
@@ -119,7 +119,7 @@ def test_a_server_that_answers_is_fine_and_asked_for_nothing_that_costs() -> Non
 
 
 def test_a_server_that_is_not_there_fails_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("empathy_judge.commands.shared.checks.check_installation", lambda **options: ())
+    monkeypatch.setattr("empathy_judge.commands.doctor.check_installation", lambda: ())
     with ScriptedServer(lambda call: LISTING) as server:
         path = write_judge(server.base_url)
     done = doctor(path)
