@@ -249,7 +249,7 @@ def _choose_engine(
     batch: bool,
     wait: bool,
 ) -> Callable[..., None]:
-    """What takes the exchanges past the judge; options that do not go together are refused."""
+    """Return the engine that runs the judge; refuse options that do not go together."""
     from empathy_judge.judge.engine import score_exchanges
     from empathy_judge.judge.llm.batch import score_batch
 

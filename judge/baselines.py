@@ -1,4 +1,4 @@
-"""The two judges any other must beat: one that knows only how crowds rate, one that counts words."""
+"""The two baseline judges: one knows only how crowds rate, the other counts words."""
 
 import json
 from math import exp, log
@@ -15,7 +15,7 @@ CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted 
 
 
 class MajorityJudge(Judge):
-    """Says of every response what the crowd said on the whole, over all six arms of the study."""
+    """A judge that gives every reply the shares of all ratings in the study."""
 
     name = "majority"
     concurrency = 1  # no work worth a second thread
@@ -32,7 +32,7 @@ class MajorityJudge(Judge):
 
 
 class LengthJudge(Judge):
-    """Multinomial logistic regression on the logarithm of a response's word count, and on nothing else."""
+    """A multinomial logistic regression on the logarithm of the word count alone."""
 
     name = "length"
     concurrency = 1

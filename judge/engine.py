@@ -1,4 +1,4 @@
-"""The engine: judges exchanges on several threads, and saves each judgment as it comes."""
+"""The engine, which judges exchanges on several threads and saves each judgment as it comes."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,9 +43,8 @@ def ask_all(
 ) -> None:
     """Ask for every exchange that `run` does not hold yet, and save the answers.
 
-    Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
-    than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
-    judgments under way are finished and kept first; then it is raised.
+    Each thread takes the next exchange when it is done with its last, so no more of them are in memory than
+    there are threads. Before an error or interrupt is raised, the judgments under way are finished and saved.
     """
     in_threads(
         asked.concurrency,

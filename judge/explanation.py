@@ -1,4 +1,4 @@
-"""What drove a reply's score: how far it moves without one part, or with a neutral sentence in its place."""
+"""Explanations: how a reply's score changes without a part, or with a neutral sentence in its place."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +54,7 @@ class Part:
         return self.swapped * self.effect <= 0 or abs(self.swapped) < CLEAR
 
     def as_row(self) -> dict[str, str | float | bool | None]:
-        """The part as JSON has it."""
+        """Return the part as JSON has it."""
         return {**asdict(self), "is_doubtful": self.is_doubtful}
 
 
@@ -73,7 +73,7 @@ class Explanation:
     unscored: str | None = None
 
     def as_row(self) -> dict[str, Any]:
-        """The explanation as JSON has it."""
+        """Return the explanation as JSON has it."""
         return {**asdict(self), "parts": [part.as_row() for part in self.parts]}
 
 
@@ -123,7 +123,7 @@ def explain(
 
 
 def count_judgments(reply: str) -> int:
-    """How many judgments the explanation of a reply takes.
+    """Count the judgments that the explanation of a reply takes.
 
     >>> count_judgments("Oh no! How are you?"), count_judgments("Oh no, how are you?")
     (5, 3)
@@ -132,7 +132,7 @@ def count_judgments(reply: str) -> int:
 
 
 def split_reply(reply: str) -> list[str]:
-    """The parts to leave out in turn; joined they are the reply, to the last character.
+    """Split a reply into the parts to leave out; joined they are the reply, to the last character.
 
     >>> split_reply("Oh no! How are you?")
     ['Oh no! ', 'How are you?']
@@ -152,7 +152,7 @@ def split_reply(reply: str) -> list[str]:
 
 
 def _changed(texts: list[str]) -> list[str]:
-    """The reply without each part, and then, where these are sentences, with each of them swapped."""
+    """Return the reply without each part, and then, if these are sentences, with each of them swapped."""
     places = range(len(texts))
     without = [_leave_out(texts, position) for position in places]
     if len(texts) < 2 or not _SENTENCE.search(texts[0]):
@@ -161,7 +161,7 @@ def _changed(texts: list[str]) -> list[str]:
 
 
 def _swap(texts: list[str], position: int) -> str:
-    """The reply with a neutral sentence in the place of a part, about as long."""
+    """Return the reply with a neutral sentence of similar length in the place of a part."""
     text = texts[position]
     words = len(text.split())
     neutral = min(NEUTRAL, key=lambda sentence: abs(len(sentence.split()) - words))
@@ -169,7 +169,7 @@ def _swap(texts: list[str], position: int) -> str:
 
 
 def _leave_out(texts: list[str], position: int) -> str:
-    """The reply without one part, still beginning with a capital if it did: that would be another change."""
+    """Return the reply without one part; it still begins with a capital if it did."""
     rest = "".join(texts[:position] + texts[position + 1 :]).strip()
     if texts[0].lstrip()[:1].isupper():
         return rest[:1].upper() + rest[1:]

@@ -1,4 +1,4 @@
-"""What a judge that reads English cannot judge: a reply without words, code, template text, another language.
+"""Checks of replies that a judge of English cannot judge: no words, code, template text, another language.
 
 Languages are distinguished by `py3langid`: of six libraries it was the best on short replies, small,
 and the same on every machine. Alone it takes one short English reply in twenty for another language, so it
@@ -54,7 +54,7 @@ _NOTHING: Final = re.compile(
 
 
 def why_unreadable(text: str) -> str | None:
-    """Why a judge of English replies should leave this one unscored; None for a reply in English.
+    """Return why a judge of English replies should leave this one unscored; None for a reply in English.
 
     The text is normalized first: a reply in look-alike letters or odd fonts is in English.
 
@@ -75,7 +75,7 @@ def why_unreadable(text: str) -> str | None:
 
 
 def _without_marks(text: str) -> str:
-    """Without accents and vowel signs, which would part a word, and with one kind of apostrophe."""
+    """Remove accents and vowel signs, which would split a word, and keep one kind of apostrophe."""
     if text.isascii():
         return text
     apart = unicodedata.normalize("NFD", text).replace("’", "'")  # noqa: RUF001

@@ -36,7 +36,7 @@ def import_onnxruntime() -> Any:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """What is known of a trained judge; without it nothing is judged."""
+    """Return the card of a trained judge, which must be complete."""
     try:
         card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError as error:

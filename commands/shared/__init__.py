@@ -1,1 +1,1 @@
-"""What several commands share."""
+"""Options and messages that several commands share."""

@@ -62,7 +62,7 @@ def model_options(rows: str, *more: Decorator, settings: str = "temperature") ->
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Say how files were read: on stderr, so that pipes and files hold results only."""
+    """Print how files were read, on stderr, so that pipes and files have results only."""
     for note in notes:
         say(note, err=True)
 
@@ -167,7 +167,7 @@ def command_line(ctx: click.Context, **instead: Any) -> str:
 
 
 def option_words(parameter: click.Parameter, value: Any) -> list[str]:
-    """An option as it would be typed; nothing where it has its default."""
+    """Return an option as it would be typed; nothing where it has its default."""
     if value is True:
         return [parameter.opts[0]]
     if isinstance(value, tuple):
@@ -180,7 +180,7 @@ READING_REPLIES = ("prompt_column", "response_column", "model_column", "skip_inv
 
 
 def reading_words(ctx: click.Context, names: Collection[str] = READING_RATINGS) -> list[str]:
-    """The options by which this command read its ratings, for another command that is to read them."""
+    """Return the options by which this command read its ratings, for a command that reads them again."""
     return [
         word
         for parameter in ctx.command.params

@@ -244,6 +244,6 @@ def _warn_once(text: str) -> None:
 
 
 def version_of(weights: str) -> str:
-    """A judge's version from the hash of its weights, how it reads and labels, and what runs the network."""
+    """Return a judge's version: from its weights, how it reads and labels, and what runs the network."""
     runtime = ".".join(version_of_package("onnxruntime").split(".")[:2])
     return sha256(f"{RULES_VERSION} {runtime} {weights}".encode()).hexdigest()[:12]

@@ -95,7 +95,7 @@ def _undecorate(text: str) -> str:
 
 
 def _unmask(word: re.Match[str]) -> str:
-    """A word of two alphabets is no word: the strangers in it are read as what they look like."""
+    """Return a word of two alphabets with look-alike letters replaced; other words as they are."""
     return word[0].translate(LIKE) if _LATIN.search(word[0]) and _FOREIGN.search(word[0]) else word[0]
 
 
@@ -123,7 +123,7 @@ class Tokens:
 
 
 def write_context(exchange: Exchange, *, chance: random.Random | None = None, drop: float = 0.0) -> str:
-    """What came before the reply, as one text; training leaves out each optional part now and then."""
+    """Return what came before the reply as one text; training leaves out optional parts at random."""
 
     def kept(text: str | None) -> bool:
         return bool(text) and not (chance and chance.random() < drop)
@@ -149,24 +149,24 @@ class ReplyTokenizer:
 
     @classmethod
     def read(cls, path: Path, *, is_decoder: bool) -> "ReplyTokenizer":
-        """From a `tokenizer.json`."""
+        """Read a `tokenizer.json`."""
         from tokenizers import Tokenizer
 
         return cls(Tokenizer.from_file(str(path)), is_decoder=is_decoder)
 
     @property
     def limit(self) -> str:
-        """How much of a reply is read at most, in words; what came before it takes room of an encoder's."""
+        """The longest reply that is read whole, in words; an encoder's includes what came before it."""
         if self.is_decoder:
             return f"{RESPONSE_TOKENS} tokens"
         return f"{ENCODER_TOKENS} tokens with what came before it"
 
     def encode(self, context: str, response: str) -> Tokens:
-        """Token ids of a context and a reply, each cut to its own length: neither crowds the other out."""
+        """Return the token ids of a context and a reply, each cut to its own length."""
         return self.encode_all([(context, response)])[0]
 
     def encode_all(self, pairs: Sequence[tuple[str, str]]) -> list[Tokens]:
-        """The same for many, on all cores; several replies often answer one context, which is read once."""
+        """Return the tokens of many, on all cores; a context of several replies is read once."""
         contexts = list({context: None for context, _ in pairs})
         before = dict(zip(contexts, map(self._cut, self._ids(contexts)), strict=True))
         replies = self._ids([response[:RESPONSE_CHARACTERS] for _, response in pairs])
@@ -176,7 +176,7 @@ class ReplyTokenizer:
         ]
 
     def _cut(self, before: tuple[int, ...]) -> tuple[int, ...]:
-        """A context's tokens, of a long one those at its two ends."""
+        """Return a context's tokens, of a long one those at its two ends."""
         if len(before) <= CONTEXT_START + CONTEXT_END:
             return before
         return before[:CONTEXT_START] + self._between[0] + before[-CONTEXT_END:]

@@ -333,7 +333,7 @@ class _Side:
         self.could_turn = self.tried & ~before
 
     def _is_wrong(self, judgment: Judgment) -> bool:
-        """Whether a kind reply is Bad or unscored, or an unkind one Good."""
+        """Return whether a kind reply is Bad or unscored, or an unkind one Good."""
         return judgment.label in (BAD, None) if self.is_kind else judgment.label == GOOD
 
     def count(self, rows: NDArray[np.bool_]) -> TurnedReplies:
