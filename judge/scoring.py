@@ -25,6 +25,8 @@ from empathy_judge.data import runs, tables
 from empathy_judge.data.crisis import READING_LIST, Flags
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_range import OutsideCount, say_outside
+from empathy_judge.data.readers.file_formats import BadRow
+from empathy_judge.data.readers.table_rows import stop_at_bad_row
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
 from empathy_judge.data.runs import OnProgress, Run
 from empathy_judge.data.storage import (
@@ -220,9 +222,9 @@ class ScoringRequest:
     seed: int = 0
     engine: Callable[..., None] = score_exchanges
 
-    def exchanges(self, on_bad: Callable[[tables.BadRow], None]) -> tables.Exchanges:
+    def exchanges(self, on_bad: Callable[[BadRow], None]) -> tables.Exchanges:
         """Read the exchanges; `on_bad` gets the rows to skip, if these may be skipped."""
-        on_bad = on_bad if self.skip_invalid else tables.stop_at_bad_row
+        on_bad = on_bad if self.skip_invalid else stop_at_bad_row
         return tables.Exchanges(self.source, on_bad=on_bad, unit=self.judge.unit)
 
     def is_met_by(self, manifest: Mapping[str, Any]) -> bool:
@@ -253,7 +255,7 @@ def plan_scoring(request: ScoringRequest) -> ScoringPlan:
     judge, calibration = request.judge, request.calibration
     if not isinstance(calibration, CalibrationChoice):
         calibration = find_calibration(judge, calibration, today=date.today())
-    bad: list[tables.BadRow] = []
+    bad: list[BadRow] = []
     exchanges = request.exchanges(lambda row: None if bad else bad.append(row))
     fits, total = FitCollector(judge.unit), 0
     for exchange in islice(exchanges, request.limit):
