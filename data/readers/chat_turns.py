@@ -1,8 +1,9 @@
-"""Texts and turns out of what chat APIs and tools nest them in: messages, completions, transcripts."""
+"""Texts and turns in what chat APIs and tools write: messages, completions, transcripts."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -72,7 +73,7 @@ class Exchanged(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plain_name(name: object) -> str:
-    """A column's name, however it is spelled.
+    """Return a column's name in one spelling.
 
     >>> plain_name("User Message"), plain_name("userMessage "), plain_name("ANSWER")
     ('user_message', 'user_message', 'answer')
@@ -82,7 +83,7 @@ def plain_name(name: object) -> str:
 
 
 def find_value(table: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """The first value that is given under one of these names."""
+    """Return the first value that is given under one of these names."""
     plain = {plain_name(key): value for key, value in table.items() if value not in (None, "", [], {})}
     return next((plain[name] for name in names if name in plain), None)
 
@@ -94,17 +95,15 @@ def only_text(table: Mapping[str, Any]) -> str | None:
 
 
 def parsed(value: Any) -> Any:
-    """What a text holds that is JSON of messages or of a table; any other value as it is."""
+    """Return the value of a text that is JSON of a list or of a table; any other value as it is."""
     if isinstance(value, str) and (text := value.strip())[:1] in ("[", "{") and text[-1:] in ("]", "}"):
-        try:
+        with suppress(ValueError, RecursionError):
             return json.loads(text)
-        except (ValueError, RecursionError):
-            return value
     return value
 
 
 def text_in(content: Any) -> str:
-    """The text of a message's content: a text, or parts of which some are text.
+    """Return the text of a message's content: a text, or parts of which some are text.
 
     >>> text_in([{"type": "text", "text": "Well"}, {"type": "image_url"}, "done."])
     'Well done.'
@@ -123,7 +122,7 @@ def text_in(content: Any) -> str:
 
 
 def turns_in(value: Any, depth: int = 0) -> list[ChatTurn]:
-    """The turns of a conversation in any of the forms tools write; none where it is no conversation.
+    """Return the turns of a conversation in any of the forms that tools write; none in another value.
 
     >>> turns_in([{"from": "human", "value": "I won!"}, {"from": "gpt", "value": "Lovely!"}])
     [ChatTurn(role='user', text='I won!'), ChatTurn(role='assistant', text='Lovely!')]
@@ -138,47 +137,42 @@ def turns_in(value: Any, depth: int = 0) -> list[ChatTurn]:
             return [turn]
         held = find_value(value, CONVERSATIONS)
         return turns_in(held, depth + 1) if held is not None else []
-    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):
-        return turns_in(value[0], depth + 1)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
-        turns = [_turn(item) for item in value]
-        return [turn for turn in turns if turn is not None] if any(turns) else []
-    return []
+    items = list(value) if isinstance(value, list | tuple) else []
+    if len(items) == 1 and isinstance(items[0], list | tuple):
+        return turns_in(items[0], depth + 1)
+    return (
+        [turn for turn in map(_turn, items) if turn]
+        if all(isinstance(item, Mapping) for item in items)
+        else []
+    )
 
 
 def _turn(message: Mapping[str, Any]) -> ChatTurn | None:
-    """One message; LangChain writes its class's name or its type in place of a role."""
+    """Return one message; LangChain writes its class's name or its type in place of a role."""
     if isinstance(message.get("kwargs"), Mapping) and isinstance(message.get("id"), list):
         name = str(message["id"][-1]) if message["id"] else ""
         message = {"role": re.sub(r"Message(Chunk)?$", "", name), **message["kwargs"]}
     elif isinstance(message.get("data"), Mapping) and "content" in message["data"]:
         message = {"role": message.get("type"), "content": message["data"]["content"]}
-    who = next(
-        (message[key] for key in ("role", "from", "speaker", "author", "type") if message.get(key)), None
-    )
-    if isinstance(who, Mapping):
-        who = who.get("role")
+    keys = ("role", "from", "speaker", "author", "type")
+    who = next((message[key] for key in keys if message.get(key)), None)
+    who = who.get("role") if isinstance(who, Mapping) else who
     held = [message[key] for key in ("content", "value", "text", "message") if key in message]
-    if not isinstance(who, str) or not held:
-        return None
-    if (role := ROLES.get(who) or ROLES.get(plain_name(who))) is None:
-        return None
-    return ChatTurn(role, text_in(held[0]))
+    role = ROLES.get(who) or ROLES.get(plain_name(who)) if isinstance(who, str) else None
+    return ChatTurn(role, text_in(held[0])) if role and held else None
 
 
 def _transcript(text: str) -> list[ChatTurn]:
-    """Turns out of a text that marks them with "Human:" and "Assistant:", each after an empty line."""
+    """Return the turns of a text that marks them with "Human:" and "Assistant:" after empty lines."""
     if not re.match(r"\s*(?:Human|User): ", text) or "\n\nAssistant:" not in text:
         return []
-    pieces = re.split(r"(?:^\s*|\n\n)(Human|User|Assistant):", text)
-    return [
-        ChatTurn(ROLES[who.lower()], said.strip())
-        for who, said in zip(pieces[1::2], pieces[2::2], strict=True)
-    ]
+    parts = re.split(r"(?:^\s*|\n\n)(Human|User|Assistant):", text)
+    pairs = zip(parts[1::2], parts[2::2], strict=True)
+    return [ChatTurn(ROLES[who.lower()], said.strip()) for who, said in pairs]
 
 
 def asked_in(value: Any) -> Exchanged | None:
-    """What a model was asked: a plain text, or the last turn of the user with the turns before it."""
+    """Return what a model was asked: a plain text, or the user's last turn with the turns before it."""
     value = parsed(value)
     if turns := [turn for turn in turns_in(value) if turn.role != SYSTEM and turn.text]:
         return _last_question(turns)
@@ -192,21 +186,21 @@ def asked_in(value: Any) -> Exchanged | None:
 
 
 def exchanged_in(value: Any) -> Exchanged | None:
-    """The last reply of a conversation that has a text, and what it replied to."""
+    """Return the last reply of a conversation that has a text, with its prompt."""
     turns = [turn for turn in turns_in(value) if turn.role != SYSTEM and turn.text]
-    reply = max((place for place, turn in enumerate(turns) if turn.role == ASSISTANT), default=-1)
-    asked = _last_question(turns[: max(reply, 0)])
+    reply = max((index for index, turn in enumerate(turns) if turn.role == ASSISTANT), default=0)
+    asked = _last_question(turns[:reply])
     return asked._replace(response=turns[reply].text) if asked else None
 
 
 def _last_question(turns: Sequence[ChatTurn]) -> Exchanged | None:
-    last = max((place for place, turn in enumerate(turns) if turn.role == USER), default=-1)
+    last = max((index for index, turn in enumerate(turns) if turn.role == USER), default=-1)
     dialogue = [{"speaker": turn.role, "text": turn.text} for turn in turns[: max(last, 0)]]
     return Exchanged(turns[last].text, dialogue) if last >= 0 else None
 
 
 def reply_in(value: Any, depth: int = 0) -> str:
-    """The text of a reply: a plain one, a message's, the last of a conversation, or a completion's.
+    """Return the text of a reply: a plain one, a message's, a conversation's last, or a completion's.
 
     >>> reply_in({"choices": [{"message": {"role": "assistant", "content": "How lovely!"}}]})
     'How lovely!'

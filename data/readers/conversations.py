@@ -1,4 +1,4 @@
-"""Whole conversations: one row that holds all turns, its replies one by one, and rows that belong together.
+"""Whole conversations: rows that hold all turns, their replies one by one, and rows that belong together.
 
 A conversation is an `Exchange` like any other: `prompt` and `response` are its last words, `dialogue` all
 that was said before. So it is read, stored and scored in the same way as replies.
@@ -7,7 +7,6 @@ that was said before. So it is read, stored and scored in the same way as replie
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
 from itertools import chain, groupby, islice
 from typing import Any, Final
 
@@ -48,7 +47,7 @@ def all_turns(exchange: Exchange) -> list[Turn]:
 
 
 def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
-    """Every reply of a conversation as an exchange of its own; turns without a turn before them are no reply.
+    """Return every reply of a conversation as an exchange; a turn without one before it is no reply.
 
     >>> opening = (Turn(speaker="speaker", text="I fell."), Turn(speaker="listener", text="Ouch!"))
     >>> talk = Exchange(id="1", prompt="It hurts.", response="Oh dear.", dialogue=opening)
@@ -56,7 +55,7 @@ def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
     [('1#1', 'I fell.', 'Ouch!'), ('1#2', 'It hurts.', 'Oh dear.')]
     """
     turns = all_turns(exchange)
-    ends = [place for place, turn in enumerate(turns) if place and turn.speaker == LISTENER]
+    ends = [index for index, turn in enumerate(turns) if index and turn.speaker == LISTENER]
     extra = {key: value for key, value in exchange.extra.items() if key != "after"}
     return tuple(
         replace(
@@ -72,25 +71,25 @@ def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
 
 
 def has_earlier_replies(exchange: Exchange) -> bool:
-    """Whether a row holds more than one reply."""
+    """Return whether a row holds more than one reply."""
     return any(is_answering(turn.speaker) for turn in exchange.dialogue)
 
 
 def opening_digest(exchange: Exchange) -> str:
-    """The same for conversations that began alike: these are not independent of each other.
+    """Return the digest of a conversation's opening: those with the same one are not independent.
 
-    It is a row's `scenario` or situation, else the speaker's first turn if that is long enough.
+    The opening is a row's `scenario` or situation, else the speaker's first turn if that is long enough.
     """
     opening = exchange.extra.get(SCENARIO) or exchange.situation
     if not opening:
         opening = next(turn.text for turn in all_turns(exchange) if turn.speaker == SPEAKER)
         if len(opening.split()) < DISTINCTIVE_WORDS:
             return exchange.content_digest
-    return sha256(str(opening).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return replace(exchange, prompt=str(opening)).prompt_digest
 
 
 def write_talk(exchange: Exchange) -> tuple[str, str]:
-    """A conversation as two texts: its opening, and all turns after it with the speakers' names."""
+    """Return a conversation as two texts: its opening, and all turns after it with the speakers' names."""
     opening, *later = all_turns(exchange)
     names = {SPEAKER: "Speaker", LISTENER: "Model"}
     return opening.text, "\n\n".join(f"{names[turn.speaker]}: {turn.text}" for turn in later)
@@ -98,17 +97,14 @@ def write_talk(exchange: Exchange) -> tuple[str, str]:
 
 def conversation_id(exchange: Exchange) -> str | None:
     """Return the conversation of a row of a single reply, if the row names it."""
-    named = next(
-        (exchange.extra[key] for key in CONVERSATION_IDS if exchange.extra.get(key) not in (None, "")), None
-    )
-    return None if named is None else str(named)
+    named = [exchange.extra[key] for key in CONVERSATION_IDS if exchange.extra.get(key) not in (None, "")]
+    return str(named[0]) if named else None
 
 
 def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
-    """One exchange for each conversation: rows of one model that name the same one, put together in order.
+    """Yield one exchange for each conversation: rows of one model that name the same one, in order.
 
-    A row that names none is a conversation by itself. All rows are held, since those of one conversation may
-    be anywhere.
+    A row that names none is a conversation by itself. All rows are held in memory.
 
     >>> about = {"conversation": "a", "kept": 1}
     >>> one = Exchange(id="1", prompt="I fell.", response="Ouch!", extra=about)
@@ -116,15 +112,13 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
     >>> [(talk.id, len(talk.dialogue), talk.response) for talk in join_conversations([one, two])]
     [('a', 2, 'Oh dear.')]
     """
-    groups: dict[tuple[str, str], list[Exchange]] = {}
+    groups: dict[tuple[str, str | int], list[Exchange]] = {}
     for number, row in enumerate(rows):
         named = conversation_id(row)
-        # Two dashes of the row's number: conversation names never have this form.
-        groups.setdefault((row.model, named if named is not None else f"--{number}"), []).append(row)
+        groups.setdefault((row.model, number if named is None else named), []).append(row)
     taken: set[str] = set()
     for (model, named), group in groups.items():
-        alone = conversation_id(group[0]) is None
-        identity = group[0].id if alone else named
+        identity = named if isinstance(named, str) else group[0].id
         identity = f"{identity}/{model}" if identity in taken else identity
         taken.add(identity)
         yield replace(_join(group), id=identity)
@@ -160,26 +154,22 @@ def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tupl
 
 
 def _join(rows: Sequence[Exchange]) -> Exchange:
-    ordered = sorted(rows, key=_place) if all(_place(row) is not None for row in rows) else list(rows)
+    numbers = [_turn_number(row) for row in rows]
+    ordered = list(rows) if None in numbers else sorted(rows, key=_turn_number)
     *before, last = ordered
     if last.dialogue or not before:  # the last row has the earlier turns
         return last
-    turns = [*before[0].dialogue]
+    first, turns = before[0], [*before[0].dialogue]
     for row in before:
         turns += [Turn(speaker=SPEAKER, text=row.prompt), Turn(speaker=LISTENER, text=row.response)]
-    first = before[0]
-    return replace(
-        last,
-        dialogue=tuple(turns),
-        situation=last.situation or first.situation,
-        emotion=last.emotion or first.emotion,
-    )
+    situation, emotion = last.situation or first.situation, last.emotion or first.emotion
+    return replace(last, dialogue=tuple(turns), situation=situation, emotion=emotion)
 
 
-def _place(row: Exchange) -> Any:
+def _turn_number(row: Exchange) -> Any:
     """Return the position of a row in its conversation, if it has a number."""
-    told = next((row.extra[key] for key in TURN_NUMBERS if key in row.extra), None)
+    numbers = [row.extra[key] for key in TURN_NUMBERS if key in row.extra]
     try:
-        return float(told) if told is not None else None
+        return float(numbers[0]) if numbers else None
     except (TypeError, ValueError):
         return None
