@@ -59,19 +59,6 @@ def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> N
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "I'm sorry, I can't fix this for you, but I am here.",
-        "I cannot imagine that. How are you holding up?",
-        "I won't pretend I know what to say about this, but thank you for telling me.",
-        "I'm sorry. I can't answer for him, but you did nothing wrong.",
-    ],
-)
-def test_a_warm_reply_is_not_taken_for_a_refusal(text: str) -> None:
-    assert read_response(chat_body(text)) == {"response": text}
-
-
-@pytest.mark.parametrize(
     ("body", "reason"),
     [
         ({}, "no answer: the server sent no message"),
@@ -96,6 +83,16 @@ def test_what_is_no_reply_is_a_failure_with_its_reason(body: Mapping[str, Any], 
     found = read_response(body)
     assert found["failed"] == reason
     assert "response" not in found
+
+
+def test_a_warm_reply_is_not_taken_for_a_refusal() -> None:
+    for text in (
+        "I'm sorry, I can't fix this for you, but I am here.",
+        "I cannot imagine that. How are you holding up?",
+        "I won't pretend I know what to say about this, but thank you for telling me.",
+        "I'm sorry. I can't answer for him, but you did nothing wrong.",
+    ):
+        assert read_response(chat_body(text)) == {"response": text}
 
 
 def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp_path: Path) -> None:

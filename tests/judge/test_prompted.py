@@ -109,29 +109,51 @@ def test_options_reach_the_server(ask: Ask) -> None:
     assert properties["reason"]["maxLength"] == 40
 
 
-# What is no label
+# What is read
 
 
-@pytest.mark.parametrize(
-    ("said", "kind"),
-    [
-        ('{"reason": "x", "label": "Excellent"}', "off the scale"),
-        ('{"reason": "x", "label": 3}', "off the scale"),
-        ('{"label": "Good"}', "off the form"),
-        ('{"reason": "x"}', "off the form"),
-        ("I would call this Good.", "no JSON"),
-        ("", "empty answer"),
-        ("<think>Surely Good</think>", "empty answer"),
-        ('<think>{"reason": "x", "label": "Good"}', "empty answer"),
-        ("I'm sorry, but I cannot help with that.", "refused"),
-        ('{"reason": "x", "label": "Bad"} or rather {"reason": "x", "label": "Good"}', "several labels"),
-        ("[1, 2]", "no JSON"),
-        ("{" * 2000, "no JSON"),
-    ],
-)
-def test_what_is_not_on_the_form_is_unscored(ask: Ask, said: str, kind: str) -> None:
-    judgment, calls = ask(said)
-    assert (judgment.unscored or "").partition(":")[0] == kind
+CUT = {"finish_reason": "length"}
+NOT_A_LABEL = [  # mode, text, what else the choice has, the reason
+    ("direct", '{"reason": "x", "label": "Excellent"}', {}, "off the scale: "),
+    ("direct", '{"reason": "x", "label": 3}', {}, "off the scale: "),
+    ("direct", '{"label": "Good"}', {}, "off the form: "),
+    ("direct", '{"reason": "x"}', {}, "off the form: "),
+    ("direct", "I would call this Good.", {}, "no JSON: "),
+    ("direct", "[1, 2]", {}, "no JSON: "),
+    ("direct", "{" * 2000, {}, "no JSON: "),
+    ("direct", "", {}, "empty answer: no text"),
+    ("direct", "<think>Surely Good</think>", {}, "empty answer: only reasoning"),
+    ("direct", '<think>{"reason": "x", "label": "Good"}', {}, "empty answer: only reasoning"),
+    ("direct", "I'm sorry, but I cannot help with that.", {}, "refused: I'm sorry"),
+    ("direct", '{"label": "Bad"} or rather {"reason": "x", "label": "Good"}', {}, "several labels: "),
+    ("direct", "", CUT, "empty answer: ran out of tokens; raise max_tokens"),
+    ("direct", '{"reason": "So \\"label\\": \\"Good', CUT, "cut short: ran out of tokens; raise max_tokens"),
+    ("direct", "", {"finish_reason": "content_filter"}, "refused: by a content filter"),
+    ("direct", "", {"message": {"role": "assistant", "content": None, "refusal": "No."}}, "refused: No."),
+    ("direct", "", {"message": None}, "no answer: the server sent no message"),
+    (
+        "direct",
+        "",
+        {"message": {"content": "", "reasoning_content": "Is it?"}},
+        "empty answer: only reasoning",
+    ),
+    ("label", "Good question", {}, "no label: "),
+    ("label", "good", {}, "no label: "),
+    ("label", "The reply is Good", {}, "no label: "),
+    ("label", "Okay or Good", {}, "several labels: Good, Okay"),
+    ("label", "Great", {}, "no label: "),
+    ("label", "I'm sorry, I cannot rate this.", {}, "refused: "),
+    ("label", "<think>Good", {}, "empty answer: only reasoning"),
+    ("label", "G", CUT, "cut short: ran out of tokens; raise max_tokens"),
+]
+
+
+@pytest.mark.parametrize(("mode", "said", "choice", "reason"), NOT_A_LABEL)
+def test_what_is_no_label_is_unscored_with_the_reason(
+    ask: Ask, mode: str, said: str, choice: Mapping[str, Any], reason: str
+) -> None:
+    judgment, calls = ask(lambda call: chat(call, said, **choice), mode=mode)
+    assert (judgment.unscored or "").startswith(reason)
     assert (judgment.label, judgment.score, judgment.probabilities) == (None, None, None)
     assert said[:20] in (judgment.rationale or "")
     assert judgment.usage is not None
@@ -139,39 +161,22 @@ def test_what_is_not_on_the_form_is_unscored(ask: Ask, said: str, kind: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("choice", "reason"),
+    ("mode", "said", "label"),
     [
-        ({"finish_reason": "length"}, "empty answer: ran out of tokens; raise max_tokens"),
-        (
-            {"message": {"content": '{"reason": "So \\"label\\": \\"Good'}, "finish_reason": "length"},
-            "cut short: ran out of tokens; raise max_tokens",
-        ),
-        ({"finish_reason": "content_filter"}, "refused: by a content filter"),
-        ({"message": {"role": "assistant", "content": None, "refusal": "No."}}, "refused: No."),
-        ({"message": None}, "no answer: the server sent no message"),
-        (
-            {"message": {"role": "assistant", "content": "", "reasoning_content": "Is it Good?"}},
-            "empty answer: only reasoning",
+        ("direct", GOOD, "Good"),
+        ("direct", f"<think>Is it Bad? {GOOD.replace('Good', 'Bad')}</think>\n{GOOD}", "Good"),
+        ("direct", f"It is Bad, or so.</think>{GOOD}", "Good"),
+        ("direct", f"Here you are:\n```json\n{GOOD}\n```", "Good"),
+        ("direct", f"{GOOD} {GOOD}", "Good"),
+        *(("label", said, "Good") for said in ("Good", "Good. It is")),
+        *(
+            ("label", said, label)
+            for said, label in {' "Okay"': "Okay", "**Bad**.": "Bad", "Bad\nIt": "Bad"}.items()
         ),
     ],
 )
-def test_an_empty_answer_says_why(ask: Ask, choice: Mapping[str, Any], reason: str) -> None:
-    judgment, _ = ask(lambda call: chat(call, "", **choice))
-    assert judgment.unscored == reason
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        GOOD,
-        f"<think>Is it Bad? {GOOD.replace('Good', 'Bad')}</think>\n{GOOD}",
-        f"It is Bad, or so.</think>{GOOD}",
-        f"Here you are:\n```json\n{GOOD}\n```",
-        f"{GOOD} {GOOD}",
-    ],
-)
-def test_a_label_is_read_past_thoughts_and_wrappings(ask: Ask, said: str) -> None:
-    assert ask(said)[0].label == "Good"
+def test_a_label_is_read_past_thoughts_and_marks(ask: Ask, mode: str, said: str, label: str) -> None:
+    assert ask(said, mode=mode)[0].label == label
 
 
 # Probabilities
@@ -199,11 +204,8 @@ def test_logprobs_give_the_labels_their_probabilities(ask: Ask) -> None:
     # 0.5, 0.2 and 0.1 of the 0.8 that lies on allowed labels.
     assert judgment.probabilities == {"Bad": 0.125, "Okay": 0.25, "Good": 0.625}
     assert judgment.label == "Good"
-
-
-def test_a_label_beyond_the_list_gets_what_the_least_of_it_has(ask: Ask) -> None:
-    label = token("Good", Good=0.6, Okay=0.2, Fine=0.2)
-    judgment, _ = ask(with_logprobs(*HEAD, label, token('"}')))
+    # A label beyond the list gets what the least likely of it has.
+    judgment, _ = ask(with_logprobs(*HEAD, token("Good", Good=0.6, Okay=0.2, Fine=0.2), token('"}')))
     assert judgment.probabilities == {"Bad": 0.2, "Okay": 0.2, "Good": 0.6}
 
 
@@ -233,9 +235,7 @@ def test_samples_give_the_labels_their_parts(ask: Ask) -> None:
     assert judgment.probabilities == {"Bad": 0.083333, "Okay": 0.333333, "Good": 0.583333}
     assert judgment.rationale == "It feels with the speaker."
     assert (judgment.usage or {})["input_tokens"] == 600
-
-
-def test_samples_without_a_label_are_told_and_must_be_few(ask: Ask) -> None:
+    # Those without a label are reported, and must be fewer than half.
     judgment, _ = ask(in_turn(GOOD, "what?", GOOD), samples=3)
     assert judgment.probabilities == {"Bad": 0.111111, "Okay": 0.111111, "Good": 0.777778}
     assert (judgment.rationale or "").startswith("1 of 3 samples gave no label: no JSON: what?")
@@ -279,40 +279,12 @@ def test_a_server_is_held_to_the_words(ask: Ask, constraint: str, sent: dict[str
     assert sent.items() <= call.body.items()
 
 
-@pytest.mark.parametrize(
-    ("said", "label"),
-    [("Good", "Good"), (' "Okay"', "Okay"), ("**Bad**.", "Bad"), ("Good. It is", "Good"), ("Bad\nIt", "Bad")],
-)
-def test_a_word_is_read_with_its_marks(ask: Ask, said: str, label: str) -> None:
-    assert ask(said, mode="label")[0].label == label
-
-
-@pytest.mark.parametrize(
-    ("said", "kind"),
-    [
-        ("Good question", "no label"),
-        ("good", "no label"),
-        ("The reply is Good", "no label"),
-        ("Okay or Good", "several labels"),
-        ("Great", "no label"),
-        ("I'm sorry, I cannot rate this.", "refused"),
-        ("<think>Good", "empty answer"),
-    ],
-)
-def test_what_is_not_the_word_is_unscored(ask: Ask, said: str, kind: str) -> None:
-    judgment, _ = ask(said, mode="label")
-    assert (judgment.unscored or "").partition(":")[0] == kind
-    assert said[:10] in (judgment.rationale or "")
-
-
 def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
     first = token("Good", Good=0.4, Okay=0.2, B=0.05, Bad=0.05, The=0.2, G=0.1)
     for tokens in ((first,), (token("\n"), first, token("")), (token("<think>Bad</think>"), first)):
         judgment, _ = ask(with_logprobs(*tokens), mode="label", probabilities="logprobs")
         assert judgment.probabilities == {"Bad": 0.125, "Okay": 0.25, "Good": 0.625}
-
-
-def test_a_word_that_only_the_grammar_brought_about_has_no_probabilities(ask: Ask) -> None:
+    # A word that only the grammar brought about has none.
     forced = {**token("Good", The=0.6, It=0.4), "logprob": log(0.001)}
     judgment, _ = ask(with_logprobs(forced), mode="label", probabilities="logprobs")
     assert (judgment.unscored or "").startswith("no logprobs: the server returned none for the labels")
@@ -343,31 +315,23 @@ def refusing(*keys: str) -> Script:
     def script(call: Call) -> Answer:
         for key in keys:
             if key in call.body:
-                return Answer(status=400, body={"error": {"message": f"unknown parameter: {key}"}})
+                said = f"unknown parameter: {'max_completion_tokens, not ' * (key == 'max_tokens')}{key}"
+                return Answer(status=400, body={"error": {"message": said}})
         return answer_chat(call, GOOD)
 
     return script
 
 
-def test_a_schema_that_is_refused_is_left_out_once_and_for_all(make_prompted: Make) -> None:
+def test_parameters_a_server_does_not_know_are_left_out_once_and_for_all(
+    ask: Ask, make_prompted: Make
+) -> None:
     with ScriptedServer(refusing("response_format")) as server:
         judge = make_prompted(server.base_url)
         assert [judge.judge(EXCHANGE).label for _ in range(3)] == ["Good"] * 3
         assert ["response_format" in call.body for call in server.calls] == [True, False, False, False]
-
-
-def test_parameters_a_server_does_not_know_are_done_without(ask: Ask) -> None:
-    keys = ("temperature", "seed", "logprobs", "response_format")
-    judgment, calls = ask(refusing(*keys))
+    judgment, calls = ask(refusing("temperature", "seed", "logprobs", "response_format"))
     assert (judgment.label, len(calls)) == ("Good", 5)
-
-    def newer(call: Call) -> Answer:
-        said = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
-        if "max_tokens" in call.body:
-            return Answer(status=400, body={"error": {"message": said}})
-        return answer_chat(call, GOOD)
-
-    judgment, calls = ask(newer, max_tokens=77)
+    judgment, calls = ask(refusing("max_tokens"), max_tokens=77)
     assert (judgment.label, calls[-1].body["max_completion_tokens"]) == ("Good", 77)
 
 
