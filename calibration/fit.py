@@ -22,8 +22,7 @@ from empathy_judge.calibration.agreement.metrics import (
     reliability_curve,
 )
 from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies
-from empathy_judge.calibration.bias.audits import Finding, audit, response_facts
-from empathy_judge.calibration.bias.disagreements import Disagreements, worst_disagreements
+from empathy_judge.calibration.bias import Disagreements, Finding, audit, response_facts, worst_disagreements
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out

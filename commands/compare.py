@@ -134,8 +134,12 @@ def compare(
     from empathy_judge.data.files import write_texts
     from empathy_judge.data.records import to_plain
     from empathy_judge.judge.base import WEIGHTS
-    from empathy_judge.reports.comparison.comparison_page import compared_runs_row, junit_checks, runs_page
-    from empathy_judge.reports.comparison.comparison_screen import print_compared
+    from empathy_judge.reports.comparison.comparison_page import (
+        compared_runs_row,
+        junit_checks,
+        print_compared,
+        runs_page,
+    )
     from empathy_judge.reports.outputs import append_summary, write_junit
     from empathy_judge.reports.rated_models_page import rated_models_page
     from empathy_judge.reports.render import as_markdown, as_page

@@ -11,8 +11,8 @@ import numpy as np
 
 from empathy_judge.calibration.agreement.metrics import spearman_of
 from empathy_judge.calibration.bootstrap import value_of
+from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg
 from empathy_judge.calibration.estimate import Estimate, Interval
-from empathy_judge.calibration.multiple_testing import benjamini_hochberg
 from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.emotionbench.questionnaires import (
     PEOPLE,

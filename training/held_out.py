@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from empathy_judge.calibration.agreement.level_errors import LevelError, level_errors
+from empathy_judge.calibration.agreement.judge_vs_people import LevelError, level_errors
 from empathy_judge.calibration.agreement.metrics import (
     TABLE_STATISTICS,
     auc_of,

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from empathy_judge.calibration.agreement.level_errors import kendall
-from empathy_judge.calibration.agreement.metrics import auc_of, spearman_of
+from empathy_judge.calibration.agreement.metrics import auc_of, kendall, spearman_of
 from empathy_judge.calibration.bootstrap import Statistic, ratio, resample_clusters, sample
 from empathy_judge.calibration.cluster import contrast
 from empathy_judge.calibration.estimate import Estimate, Floats

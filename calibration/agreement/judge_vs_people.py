@@ -1,28 +1,68 @@
-"""Agreement of a judge with people: every metric, with intervals over whole clusters of ratings."""
+"""Agreement of a judge with people, rating by rating and model by model, with intervals over whole clusters.
 
-from collections.abc import Mapping
+A level of a model is its share of Good or its mean. Its intervals resample rating batches and nothing else:
+they show how far other raters and prompts could have moved a number, not how far other models could. Noise
+also raises a mean of absolute errors, once in the value and once more in the draws, so its interval is biased
+upward.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from empathy_judge.calibration.agreement.level_errors import LevelErrors, level_errors
 from empathy_judge.calibration.agreement.metrics import (
     REASONS,
     TABLE_STATISTICS,
     from_table,
+    kendall,
     library_value,
     matched_labels,
     refused_by_rarity,
     spearman_of,
     unseen_variance,
 )
-from empathy_judge.calibration.bootstrap import replicate_clusters, sample
-from empathy_judge.calibration.estimate import Estimate, Floats
+from empathy_judge.calibration.bootstrap import (
+    Draws,
+    Sampled,
+    leaves_one_out,
+    ratio,
+    replicate_clusters,
+    sample,
+    sum_draws,
+)
+from empathy_judge.calibration.cluster import cluster_sums
+from empathy_judge.calibration.estimate import Estimate, Floats, Integers
 from empathy_judge.calibration.pairing import Cluster, Paired
 from empathy_judge.data.judgments import first_number
 from empathy_judge.data.records import LABELS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelError:
+    """The level of one model by people and by the judge, and `error`, judge - people.
+
+    `people_standard_error` is clustered; nan with one cluster.
+    """
+
+    model: str
+    ratings: int
+    people: float
+    judge: float
+    error: Estimate
+    people_standard_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelErrors:
+    """Several models, the one people found best first; errors are absolute, `tau` is Kendall's."""
+
+    models: tuple[LevelError, ...]
+    mean_error: Estimate
+    worst_error: Estimate
+    tau: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +146,49 @@ def good_or_mean(paired: Paired) -> tuple[Floats, Floats]:
         return (paired.rating == paired.levels).astype(float), judge.astype(float)
     offset = first_number(paired.scale) - 1
     return paired.rating.astype(float) + offset, paired.score + offset
+
+
+def level_errors(
+    model: NDArray[Any], people: Floats, judge: Floats, clusters: Integers, drawn: Draws
+) -> LevelErrors:
+    """Return every model's mean by people and by the judge; `clusters` is each row's column in `drawn`."""
+    names, codes = np.unique(model, return_inverse=True)
+    here = (codes[:, None] == np.arange(len(names))).astype(float)
+    columns = np.hstack([here, here * people[:, None], here * judge[:, None]])
+    sums = cluster_sums(clusters, columns, drawn.shape[1])
+    # The first row is the data, the others are the draws; the columns of each part are the models.
+    totals = np.vstack([sums.sum(axis=0), sum_draws(sums, drawn)])
+    sizes, by_people, by_judge = np.split(totals, 3, axis=1)
+    by_people, by_judge = ratio(by_people, sizes), ratio(by_judge, sizes)
+    errors = by_judge - by_people
+    size, total, _ = np.split(sums, 3, axis=1)
+    count = (size > 0).sum(axis=0).astype(float)
+    squares = ((total - size * by_people[0]) ** 2).sum(axis=0)
+    people_errors = np.sqrt(ratio(count, count - 1) * squares) / sizes[0]
+
+    def sampled(values: Floats) -> Sampled:
+        return Sampled(float(values[0]), values[1:], leaves_one_out(drawn))
+
+    def over(reduce: Callable[[Floats], Floats]) -> Estimate:
+        values = reduce(np.abs(errors)) if len(names) else np.full(len(errors), np.nan)
+        return sampled(values).estimate(low=0.0)
+
+    tau = sampled(kendall(by_people, by_judge))
+    levels = [
+        LevelError(
+            model=str(name),
+            ratings=int(sizes[0, index]),
+            people=float(by_people[0, index]),
+            judge=float(by_judge[0, index]),
+            error=sampled(errors[:, index]).estimate(),
+            people_standard_error=float(people_errors[index]),
+        )
+        for index, name in enumerate(names)
+    ]
+    return LevelErrors(
+        models=tuple(sorted(levels, key=lambda item: (-item.people, item.model))),
+        mean_error=over(lambda absolute: absolute.mean(axis=1)),
+        worst_error=over(lambda absolute: absolute.max(axis=1)),
+        # Clusters left out one by one give no interval of an order.
+        tau=Estimate(tau.value, None) if tau.is_left_out else tau.estimate(),
+    )

@@ -167,6 +167,16 @@ def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
     return ratio((counts * one * two).sum(axis=1), np.sqrt(squares))
 
 
+def kendall(people: Floats, judge: Floats) -> Floats:
+    """Return Kendall's tau-b of levels, (draws, models) -> (draws,); nan where a model has no level."""
+    # Rounded: a judge that gives all models one level ties them, though its sums differ in the last bit.
+    first, second = np.round(people, 12), np.round(judge, 12)
+    # Which of each two models is the higher, (draws, models, models).
+    one, two = (np.sign(values[:, :, None] - values[:, None, :]) for values in (first, second))
+    untied = (one**2).sum(axis=(1, 2)) * (two**2).sum(axis=(1, 2))
+    return ratio((one * two).sum(axis=(1, 2)), np.sqrt(untied))
+
+
 def positions(values: Floats) -> Floats:
     """Return the relative rank of each value, strictly between 0 and 1; equal values have the same rank.
 

@@ -31,8 +31,10 @@ from empathy_judge.calibration.comparison.verdicts import (
     REVERSED,
     SETTLED,
     Verdict,
+    holm,
     is_much_unscored,
     p_of_interval,
+    ratings_of_each,
 )
 from empathy_judge.calibration.estimate import (
     UNDEFINED,
@@ -43,9 +45,7 @@ from empathy_judge.calibration.estimate import (
     independent_difference,
     is_same_within,
 )
-from empathy_judge.calibration.multiple_testing import holm
 from empathy_judge.calibration.shares.correction import target_of
-from empathy_judge.calibration.shares.planning import ratings_of_each
 from empathy_judge.calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
 from empathy_judge.calibration.shares.transport import (
     LEAST_REPLIES,

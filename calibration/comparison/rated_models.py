@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from empathy_judge.calibration.cluster import Contrast, contrast
 from empathy_judge.calibration.comparison.published_models import is_published
+from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg, holm
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats
-from empathy_judge.calibration.multiple_testing import benjamini_hochberg, holm
 from empathy_judge.calibration.pairing import chances_of
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from empathy_judge.data.errors import UserError

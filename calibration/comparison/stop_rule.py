@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from empathy_judge.calibration.comparison.verdicts import SETTLED, Verdict
+from empathy_judge.calibration.comparison.verdicts import SETTLED, Verdict, round_up
 from empathy_judge.calibration.estimate import (
     CONFIDENCE,
     LEAST_RATERS,
@@ -34,7 +34,6 @@ from empathy_judge.calibration.estimate import (
     estimate_of,
 )
 from empathy_judge.calibration.monitoring.confidence_sequence import as_t, half_width
-from empathy_judge.calibration.shares.planning import round_up
 from empathy_judge.data.text import listed, percent
 
 ALPHA: Final = 1 - CONFIDENCE

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from empathy_judge.calibration.cluster import NORMAL, POWER, Contrast, joint_freedom
+from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg
 from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Interval
-from empathy_judge.calibration.multiple_testing import benjamini_hochberg
 from empathy_judge.data.text import points
 
 DriftSource = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]

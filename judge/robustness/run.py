@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from empathy_judge.calibration.agreement.metrics import auc_of
-from empathy_judge.calibration.bias.rewrite_effects import (
+from empathy_judge.calibration.bias import (
     DRAWS,
     Result,
     conclude,

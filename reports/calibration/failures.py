@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from empathy_judge.calibration.bias.audits import Finding
-from empathy_judge.calibration.bias.disagreements import Disagreement
+from empathy_judge.calibration.bias import Disagreement, Finding
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.records import NOUNS
 from empathy_judge.data.text import ends_of, listed, number, show

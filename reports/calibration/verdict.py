@@ -5,7 +5,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from empathy_judge.calibration.agreement.metrics import FEW_MINORITY
-from empathy_judge.calibration.bias.audits import Finding
+from empathy_judge.calibration.bias import Finding
 from empathy_judge.calibration.estimate import LEAST_RATERS, THESE_RATERS_ONLY, Estimate
 from empathy_judge.calibration.fit import CalibrationReport, RunRow
 from empathy_judge.calibration.shares.transport import LEAST_MODELS

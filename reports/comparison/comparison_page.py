@@ -1,19 +1,24 @@
-"""The page of a comparison of judged models, its JSON values and its JUnit checks."""
+"""A comparison of judged models: its page, its JSON values, its JUnit checks, and what a terminal shows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
 from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION, Difference
 from empathy_judge.calibration.comparison.judged_models import GOOD, ComparedLevel
 from empathy_judge.calibration.comparison.verdicts import SETTLED
+from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.prompt_fit import fit_messages
 from empathy_judge.calibration.shares.transport import LEAST_REPLIES
 from empathy_judge.data.crisis import LEFT_OUT, say_flags
 from empathy_judge.data.rated_range import say_outside
-from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
+from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, REPLY, Exchange, to_plain
 from empathy_judge.data.rubric import in_words
-from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, show
+from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, printable, show
 from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
 from empathy_judge.reports.comparison.pair_sentences import (
     describe_certainty,
@@ -26,12 +31,15 @@ from empathy_judge.reports.comparison.pair_sentences import (
 )
 from empathy_judge.reports.outputs import CheckOutcome
 from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of
-from empathy_judge.reports.share_table import describe_bounds
+from empathy_judge.reports.share_table import LevelRow, describe_bounds, level_table, reference_rows
+from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
 MOST_NAMED = 6
 FEW = 4  # models of which every two are shown
 MOST_EXAMPLES = {1: 10, 2: 5}  # prompts of a pair, by the number of pairs; of more pairs 3
 ENOUGH_PROMPTS = 160
+SHOWN = 3  # prompts of a comparison of two, on a terminal
+LETTERS = 150  # of a reply on a terminal
 KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone"))
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
 BASES_NOTE = (
@@ -160,7 +168,7 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
             short="Differences",
             key=KEY,
             figures=tuple(_figures(compared)),
-            tables=(_levels(compared), *(() if is_many else (_pairs(compared.pairs),))),
+            tables=(_level_table(compared), *(() if is_many else (_pairs(compared.pairs),))),
             notes=("The differences of every two models are in the JSON.",) if is_many else (),
         )
     ]
@@ -320,7 +328,7 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
             )
 
 
-def _levels(compared: ComparedRuns) -> Table:
+def _level_table(compared: ComparedRuns) -> Table:
     is_rated = bool(compared.baselines) or any(model.ratings for model in compared.models)
     has_fit = any(model.fit for model in compared.models)
     rows = []
@@ -363,3 +371,63 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     return table_of(
         pairs, columns, caption="Differences in points, with 95% CI", words=frozenset({0, len(columns) - 1})
     )
+
+
+def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> None:
+    """Print the most important figures; the page and the JSON have the rest."""
+    screen = open_screen()
+    first, *others = verdict_sentences(compared)
+    print_text(screen, first, "bold")
+    for sentence in others:
+        print_text(screen, sentence)
+    screen.print()
+    print_tables([level_table(_level_rows(compared), screen, compared.judge.unit)], screen)
+    for note in notes(compared):
+        print_text(screen, note, "dim")
+    if len(compared.pairs) == 1:
+        _print_prompts(compared, texts, screen)
+    screen.print()
+    print_text(screen, "Next steps", "bold")
+    for step in next_steps(compared):
+        print_text(screen, f"- {step}")
+
+
+def _level_rows(compared: ComparedRuns) -> list[LevelRow]:
+    """Return the models in their order, then the baselines and the study's models for reference."""
+    rows = []
+    for level in compared.models:
+        is_own = level.how == "judge"  # whose interval covers the choice of prompts only
+        shares = {
+            name: Estimate(share.value, None) if is_own else share for name, share in level.shares.items()
+        }
+        name = f"{level.model} (judge)" if is_own else level.model
+        rows.append(LevelRow(name=name, shares=shares, count=f"{level.judged:,}"))
+    rows += [LevelRow(name=study.name, shares=study.shares, count="study") for study in compared.baselines]
+    named = {study.name for study in compared.baselines}
+    if compared.calibration.calibration is not None and compared.judge.unit == REPLY:
+        rows += [row for row in reference_rows() if row.name not in named]
+    return rows
+
+
+def _print_prompts(compared: ComparedRuns, texts: Mapping[str, Exchange], screen: Console) -> None:
+    """Print both replies to the prompts with the largest differences."""
+    (pair,) = compared.pairs
+    gaps = [gap for gap in (pair.wins.most if pair.wins else ()) if texts.keys() >= set(gap.contents)]
+    if not gaps:
+        return
+    screen.print()
+    unit = compared.judge.unit
+    ending = "" if unit == REPLY else "; the end of each is shown"
+    print_text(screen, f"Largest differences (score of a {unit}, 1 to 3{ending})", "bold")
+    for number, gap in enumerate(gaps[:SHOWN], start=1):
+        print_text(screen, f"{number}. {_short(texts[gap.contents[0]].prompt)}", "dim")
+        for name, score, content in zip((pair.one, pair.other), gap.scores, gap.contents, strict=True):
+            reply = printable(f"{name} {score:.1f}: {_short(texts[content].response)}")
+            screen.print(Padding(Text(reply), (0, 0, 0, 3)))
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    if len(words) <= LETTERS:
+        return words
+    return f"{words[: LETTERS - 1].rsplit(' ', 1)[0]} \N{HORIZONTAL ELLIPSIS}"

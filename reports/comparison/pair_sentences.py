@@ -10,8 +10,8 @@ from empathy_judge.calibration.comparison.verdicts import (
     MOST_UNSCORED,
     SETTLED,
     is_much_unscored,
+    round_up,
 )
-from empathy_judge.calibration.shares.planning import round_up
 from empathy_judge.data.records import PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, interval, p_value, points
 

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from biased_judges import draw, rates
 
-from empathy_judge.calibration.bias.audits import AUDITS, audit, conclude
-from empathy_judge.calibration.bias.rewrite_effects import conclude as conclude_by_bounds
-from empathy_judge.calibration.bias.rewrite_effects import mean_change
+from empathy_judge.calibration.bias import AUDITS, audit, conclude, judge_effect, mean_change
 from empathy_judge.calibration.cluster import Contrast, contrast
 from empathy_judge.data.records import to_plain
 
@@ -74,7 +72,7 @@ def test_what_one_cluster_alone_tells_is_undefined() -> None:
 
 def test_the_verdict_follows_its_rule() -> None:
     def rule(effect: float, error: float) -> tuple[str, str]:
-        return conclude(Contrast(effect=effect, error=error, freedom=1e5), threshold=0.1)
+        return judge_effect(Contrast(effect=effect, error=error, freedom=1e5), threshold=0.1)
 
     assert rule(0.5, 0.1) == ("found", "matters")
     assert rule(0.05, 0.02) == ("found", "small")
@@ -137,7 +135,7 @@ def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:
     def result(shift: float, least: float, most: float, spread: float = 0.1, pairs: int = 80) -> str:
         after = before + shift + spread * rng.standard_normal(80)
         change = mean_change(*(part[:pairs] for part in (before, after, prompts)))
-        return conclude_by_bounds(change, least, most)
+        return conclude(change, least, most)
 
     same = (-0.1, 0.1)
     assert result(0.0, *same) == result(0.3, 0.1, np.inf) == result(0.3, -0.1, np.inf) == "passes"

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from empathy_judge.calibration.comparison.verdicts import ratings_of_each
 from empathy_judge.calibration.shares.correction import (
     MEAN,
     ModelCorrection,
@@ -12,7 +13,6 @@ from empathy_judge.calibration.shares.correction import (
     correct,
     project,
 )
-from empathy_judge.calibration.shares.planning import ratings_of_each
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from empathy_judge.data.records import LABELS
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from empathy_judge.calibration.bias.rewrite_effects import crossed_share, exact_share
+from empathy_judge.calibration.bias import crossed_share, exact_share
 
 
 def test_a_single_share_has_the_interval_of_scipy() -> None:

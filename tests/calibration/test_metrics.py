@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from empathy_judge.calibration.agreement.level_errors import kendall
 from empathy_judge.calibration.agreement.metrics import (
     LEAST_PROBABILITY,
     TABLE_STATISTICS,
     alpha_of,
     auc_of,
     from_table,
+    kendall,
     library_value,
     log_losses,
     spearman_of,

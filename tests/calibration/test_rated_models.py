@@ -19,7 +19,7 @@ from empathy_judge.calibration.comparison.rated_models import (
     compare_sheet,
     rater_test,
 )
-from empathy_judge.calibration.multiple_testing import benjamini_hochberg, holm
+from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg, holm
 from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.records import LABELS, to_plain
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from empathy_judge.calibration.bias.audits import audit
+from empathy_judge.calibration.bias import audit
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.data.records import POSITIVE_EMOTIONS
 

@@ -15,7 +15,7 @@ from simulated_ratings import MIDDLE, Design, World, calibrated, draw_models, tr
 
 from empathy_judge.calibration.agreement.judge_vs_people import agreement
 from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS
-from empathy_judge.calibration.bias.rewrite_effects import mean_change
+from empathy_judge.calibration.bias import mean_change
 from empathy_judge.calibration.bootstrap import mean_intervals, resample_clusters
 from empathy_judge.calibration.cluster import clustered_share
 from empathy_judge.calibration.comparison.differences import differences

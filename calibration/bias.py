@@ -16,10 +16,13 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from empathy_judge.calibration.agreement.metrics import log_losses
+from empathy_judge.calibration.bootstrap import percentile_interval, ratio, resample_clusters
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
+from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval
 from empathy_judge.calibration.pairing import Paired
-from empathy_judge.data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
+from empathy_judge.data.judgments import first_number
+from empathy_judge.data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange, Judgment
 
 # Of the scale's whole length: .1 points on the scale from 1 to 3, which is what 5% of the replies moved from
 # Bad to Good would make.
@@ -106,7 +109,7 @@ def audit(
                 strata=None if strata is None else strata[rows],
                 items=None if crossing is None else crossing[rows],
             )
-        verdict, size = conclude(answer, threshold=threshold)
+        verdict, size = judge_effect(answer, threshold=threshold)
         findings.append(
             Finding(
                 audit=name,
@@ -134,7 +137,7 @@ def response_facts(exchanges: Iterable[Exchange]) -> tuple[dict[str, int], dict[
     return words, emotion
 
 
-def conclude(answer: Contrast, *, threshold: float) -> tuple[Outcome, Size]:
+def judge_effect(answer: Contrast, *, threshold: float) -> tuple[Outcome, Size]:
     """Return the verdict on an effect and its size; the rules are at the top of this module."""
     interval = answer.estimate().interval
     if interval is None:
@@ -147,3 +150,127 @@ def conclude(answer: Contrast, *, threshold: float) -> tuple[Outcome, Size]:
     if answer.p_value() <= 1 - CONFIDENCE:
         return "found", size
     return ("none found" if answer.detectable() <= threshold else "could not have been found"), size
+
+
+EXAMPLES: Final = 10  # of the worst disagreements, on either side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A response, what people and the judge said of it, and its texts where exchanges were given."""
+
+    id: str
+    model: str
+    ratings: tuple[str, ...]
+    label: str
+    score: float
+    probabilities: Mapping[str, float] | None
+    rationale: str | None
+    emotion: str | None
+    prompt: str | None
+    response: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreements:
+    """Where the judge was surest of something else than people said, the worst first."""
+
+    too_kind: tuple[Disagreement, ...]
+    too_harsh: tuple[Disagreement, ...]
+
+
+def worst_disagreements(
+    paired: Paired, judgments: Mapping[str, Judgment], exchanges: Mapping[str, Exchange]
+) -> Disagreements:
+    """Find the responses that surprise most, on either side, each once."""
+    excess = paired.score - paired.rating
+    surprise = (
+        abs(excess) if paired.probabilities is None else log_losses(paired.rating, paired.probabilities)
+    )
+
+    def worst(sign: int) -> tuple[Disagreement, ...]:
+        # Where both gave the same label, a low score of it is no disagreement.
+        rows = np.flatnonzero((sign * excess > 0.5) & (sign * (paired.label - paired.rating) > 0))
+        order = rows[np.lexsort((paired.id[rows], -np.round(surprise[rows], 9)))]
+        first = list(dict.fromkeys(str(paired.id[row]) for row in order))[:EXAMPLES]
+        return tuple(map(describe, first))
+
+    def describe(name: str) -> Disagreement:
+        rows, judgment, exchange = np.flatnonzero(paired.id == name), judgments[name], exchanges.get(name)
+        return Disagreement(
+            id=name,
+            model=str(paired.model[rows[0]]),
+            ratings=tuple(paired.scale[paired.rating[row] - 1] for row in rows),
+            label=paired.scale[paired.label[rows[0]] - 1],
+            score=float(paired.score[rows[0]]) + first_number(paired.scale) - 1,
+            probabilities=judgment.probabilities or None,
+            rationale=judgment.rationale,
+            emotion=exchange.emotion if exchange else None,
+            prompt=exchange.prompt if exchange else None,
+            response=exchange.response if exchange else None,
+        )
+
+    return Disagreements(too_kind=worst(1), too_harsh=worst(-1))
+
+
+DRAWS: Final = 2000
+Cells = NDArray[np.bool_]  # (perturbations, replies)
+Result = Literal["passes", "fails", "inconclusive"]
+
+
+def mean_change(before: Floats, after: Floats, prompts: Integers) -> Estimate:
+    """Return the change of score over pairs, by t over whole prompts; undefined with fewer than two.
+
+    Not by bootstrap: with a dozen prompts percentile intervals are too short.
+    """
+    return contrast(after - before, np.ones(len(before)), prompts).estimate()
+
+
+def conclude(estimate: Estimate, least: float, most: float) -> Result:
+    """Return whether the whole interval is between two bounds, or the whole of it outside of them."""
+    ends = estimate.interval
+    if ends is None:
+        return "inconclusive"
+    if least <= ends.low and ends.high <= most:
+        return "passes"
+    return "fails" if ends.high < least or ends.low > most else "inconclusive"
+
+
+def exact_share(hits: int, count: int) -> Estimate:
+    """A part of independent cases with Clopper and Pearson's interval; undefined without any.
+
+    >>> share = exact_share(0, 20)
+    >>> share.value, round(share.interval.high, 3)
+    (0.0, 0.168)
+    """
+    if not count:
+        return UNDEFINED
+    # Not by scipy's binomtest, which finds the ends by trial, and a p-value too: a report has
+    # hundreds of shares, and they took half of its time.
+    from scipy.special import betaincinv
+
+    tail = (1 - CONFIDENCE) / 2
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
+    return Estimate(hits / count, Interval(low, high))
+
+
+def crossed_share(hits: Cells, counted: Cells, *, rng: np.random.Generator, draws: int = DRAWS) -> Estimate:
+    """Return the share of hits among the counted cells of (perturbations, replies), resampling both.
+
+    A reply is easy or hard under all perturbations, and a perturbation on all replies, so cells are not
+    independent. Where all cells agree a bootstrap has no spread: then every reply counts as one case.
+    """
+    hit, total = int((hits & counted).sum()), int(counted.sum())
+    if not total:
+        return UNDEFINED
+    if hit in (0, total):
+        replies = int(counted.any(axis=0).sum())
+        return exact_share(replies if hit else 0, replies)
+    perturbations, replies = hits.shape
+    rows = resample_clusters(perturbations, rng=rng, draws=draws).astype(float)
+    columns = resample_clusters(replies, rng=rng, draws=draws).astype(float)
+    tops, bottoms = (
+        ((rows @ cells.astype(float)) * columns).sum(axis=1) for cells in (hits & counted, counted)
+    )
+    return Estimate(hit / total, percentile_interval(ratio(tops, bottoms)))

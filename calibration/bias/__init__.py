@@ -1,1 +1,0 @@
-"""Where a judge deviates from people."""
