@@ -174,13 +174,12 @@ def find_calibration(judge: CalibratableJudge, wanted: str | None, *, today: dat
 
     A named calibration that does not fit is an error; without a name, one that does not fit is left out.
     """
-    identity = identify(judge)
     if wanted is not None:
-        return take_named(wanted, identity, today=today)
-    if judge.folder is None or not (judge.folder / CALIBRATION_FILE).exists():
+        return take_named(wanted, identify(judge), today=today)
+    if judge.folder is None or not (path := judge.folder / CALIBRATION_FILE).exists():
         return CalibrationChoice(calibration=None, note=NONE_CAME)
     try:
-        return take_fitting(read_calibration(judge.folder / CALIBRATION_FILE), identity, today=today)
+        return take_fitting(read_calibration(path), identify(judge), today=today)
     except UserError as error:
         return CalibrationChoice(calibration=None, note=f"the calibration was not applied: {error}")
 
@@ -188,9 +187,8 @@ def find_calibration(judge: CalibratableJudge, wanted: str | None, *, today: dat
 def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> CalibrationChoice:
     """Read the calibration named by its file or folder, or by `none`; refused where it does not fit."""
     if wanted == NONE:
-        return CalibrationChoice(
-            calibration=None, note="no calibration (--calibration none): the shares are the judge's own"
-        )
+        note = "no calibration (--calibration none): the shares are the judge's own"
+        return CalibrationChoice(calibration=None, note=note)
     path = Path(wanted) / CALIBRATION_FILE if Path(wanted).is_dir() else Path(wanted)
     calibration = read_calibration(path)
     if reason := misfit(calibration, judge, today=today):
@@ -202,14 +200,13 @@ def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date)
     """Choose the calibration if it fits the judge."""
     if reason := misfit(calibration, judge, today=today):
         return CalibrationChoice(calibration=None, note=f"the calibration was not applied: {reason}")
-    # A day of grace: it may have been made in an eastern time zone, or before a clock was put back.
-    is_later = today < calibration.created - timedelta(days=1)
-    later = f"; it was made on {calibration.created}, after {today}, and is used for that date too"
-    return CalibrationChoice(
-        calibration=calibration,
-        note=(
-            f"calibration {calibration.digest[:12]} applies ({calibration.count:,} ratings,"
-            f" {len(calibration.models)} models; expires {calibration.expires}){later if is_later else ''}"
-            + ("" if calibration.population == "general" else f"; {THESE_RATERS_ONLY}")
-        ),
+    note = (
+        f"calibration {calibration.digest[:12]} applies ({calibration.count:,} ratings,"
+        f" {len(calibration.models)} models; expires {calibration.expires})"
     )
+    # A day of grace: it may have been made in an eastern time zone, or before a clock was put back.
+    if today < calibration.created - timedelta(days=1):
+        note += f"; it was made on {calibration.created}, after {today}, and is used for that date too"
+    if calibration.population != "general":
+        note += f"; {THESE_RATERS_ONLY}"
+    return CalibrationChoice(calibration=calibration, note=note)

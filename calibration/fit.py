@@ -1,7 +1,7 @@
 """`calibrate()`: the report on a judge, and the calibration that corrects it.
 
 Levels of a model are its shares of Bad, Okay and Good (0 to 1), on other scales its `mean` in the scale's own
-numbers. `CalibrationReport` is the result; its `as_dict` is the content of report.json.
+numbers.
 """
 
 import json
@@ -49,9 +49,6 @@ class CalibrationOptions:
     days: int = 90
     seed: int = 0
     draws: int = 2000
-
-
-# The result, part by part.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +153,6 @@ class CalibrationReport:
         }
 
 
-# How it is made.
-
-
 def calibrate(
     runs: Sequence[Judged],
     ratings: Sequence[Rating],
@@ -189,8 +183,10 @@ def calibrate(
         judgments=judged.judgments,
     )
     agreements = [_agree(item, options) for item in pairs]
+    agreed, rows = agreements[0], list(map(_judge_row, judges, agreements))
     people = ceiling(paired, rng=np.random.default_rng(options.seed), draws=options.draws)
     words, emotion = response_facts(texts.values())
+    counts = np.bincount(paired.rating, minlength=paired.levels + 1)[1:]
     return CalibrationReport(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
         # labels of them, and is near 0 for the likeliest however well it ranks.
@@ -198,22 +194,32 @@ def calibrate(
         judge=replace(judged, judgments=()),
         flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
-        data=_data(paired, agreements[0], options, notes),
-        agreement=agreements[0],
+        data=RatedData(
+            ratings=len(paired),
+            responses=len(np.unique(paired.id)),
+            raters=len(np.unique(paired.rater)),
+            batches=len(np.unique(paired.batch)),
+            models=paired.models,
+            scale=paired.scale,
+            columns=columns_of(paired.scale),
+            dimension=options.dimension,
+            shares=dict(zip(paired.scale, (counts / len(paired)).tolist(), strict=True)),
+            clusters=agreed.clusters,
+            population=paired.population,
+            cluster_count=agreed.cluster_count,
+            draws=agreed.draws,
+            seed=options.seed,
+            unscored=paired.unscored,
+            unjudged=paired.unjudged,
+            unrated=paired.unrated,
+            notes=tuple(notes),
+        ),
+        agreement=agreed,
         ceiling=people,
         runs=(
             *(
-                RunRow(
-                    name=item.name if names.count(item.name) == 1 else f"{item.name} ({item.source})",
-                    kind="judge",
-                    note=item.source,
-                    n=len(rows),
-                    metrics=agreed.metrics,
-                    level_error=agreed.levels.mean_error,
-                    usd_per_1000=item.per_thousand(item.cost),
-                    seconds_per_1000=item.per_thousand(item.seconds),
-                )
-                for item, rows, agreed in zip(judges, pairs, agreements, strict=True)
+                row if names.count(row.name) == 1 else replace(row, name=f"{row.name} ({row.note})")
+                for row in rows
             ),
             *baseline_rows(paired, texts, options),
             _people_row(people),
@@ -225,35 +231,21 @@ def calibrate(
     )
 
 
-def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions, notes: Sequence[str]) -> RatedData:
-    counts = np.bincount(paired.rating, minlength=paired.levels + 1)[1:]
-    return RatedData(
-        ratings=len(paired),
-        responses=len(np.unique(paired.id)),
-        raters=len(np.unique(paired.rater)),
-        batches=len(np.unique(paired.batch)),
-        models=paired.models,
-        scale=paired.scale,
-        columns=columns_of(paired.scale),
-        dimension=options.dimension,
-        shares=dict(zip(paired.scale, (counts / len(paired)).tolist(), strict=True)),
-        clusters=agreed.clusters,
-        population=paired.population,
-        cluster_count=agreed.cluster_count,
-        draws=agreed.draws,
-        seed=options.seed,
-        unscored=paired.unscored,
-        unjudged=paired.unjudged,
-        unrated=paired.unrated,
-        notes=tuple(notes),
-    )
-
-
 def _agree(paired: Paired, options: CalibrationOptions) -> Agreement:
     return agreement(paired, rng=np.random.default_rng(options.seed), draws=options.draws)
 
 
-# Baselines, and everybody as a row of one table.
+def _judge_row(judge: Judged, agreed: Agreement) -> RunRow:
+    return RunRow(
+        name=judge.name,
+        kind="judge",
+        note=judge.source,
+        n=sum(map(sum, agreed.confusion)),
+        metrics=agreed.metrics,
+        level_error=agreed.levels.mean_error,
+        usd_per_1000=judge.per_thousand(judge.cost),
+        seconds_per_1000=judge.per_thousand(judge.seconds),
+    )
 
 
 def baseline_rows(
@@ -267,23 +259,12 @@ def baseline_rows(
     if folds and len(rated) == len(paired):
         words = np.array([np.log(max(1, len(item.response.split()))) for item in rated])
         tables["length"] = held_out(words, paired.rating, folds, levels=paired.levels)
-    places = np.arange(1.0, paired.levels + 1)
     for name, table in tables.items():
-        score = np.clip(table @ places, 1, paired.levels)
-        baseline = replace(
-            paired, probabilities=table, score=score, label=labels_from_probabilities(table, paired.scale)
-        )
-        agreed = _agree(baseline, options)
-        yield RunRow(
-            name=name,
-            kind="baseline",
-            note=BASELINES[name],
-            n=len(paired),
-            metrics=agreed.metrics,
-            level_error=agreed.levels.mean_error,
-            usd_per_1000=0.0,
-            seconds_per_1000=0.0,
-        )
+        score = np.clip(table @ np.arange(1.0, paired.levels + 1), 1, paired.levels)
+        label = labels_from_probabilities(table, paired.scale)
+        agreed = _agree(replace(paired, probabilities=table, score=score, label=label), options)
+        row = _judge_row(Judged(name=name, source=BASELINES[name], judgments=()), agreed)
+        yield replace(row, kind="baseline", usd_per_1000=0.0, seconds_per_1000=0.0)
 
 
 def _people_row(people: Ceiling) -> RunRow:
