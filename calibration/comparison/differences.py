@@ -14,6 +14,7 @@ from typing import Final, Literal
 import numpy as np
 
 from empathy_judge.calibration.cluster import NORMAL, UNDEFINED_CONTRAST, Contrast, reach
+from empathy_judge.calibration.comparison import verdicts
 from empathy_judge.calibration.comparison.judged_models import (
     GOOD,
     ComparedLevel,
@@ -25,17 +26,7 @@ from empathy_judge.calibration.comparison.judged_models import (
     logit_contrast,
 )
 from empathy_judge.calibration.comparison.published_models import PublishedModel
-from empathy_judge.calibration.comparison.verdicts import (
-    ALPHA,
-    LIKELY,
-    REVERSED,
-    SETTLED,
-    Verdict,
-    holm,
-    is_much_unscored,
-    p_of_interval,
-    ratings_of_each,
-)
+from empathy_judge.calibration.comparison.verdicts import Verdict
 from empathy_judge.calibration.estimate import (
     UNDEFINED,
     Estimate,
@@ -45,19 +36,10 @@ from empathy_judge.calibration.estimate import (
     independent_difference,
     is_same_within,
 )
+from empathy_judge.calibration.shares import transport
 from empathy_judge.calibration.shares.correction import target_of
 from empathy_judge.calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
-from empathy_judge.calibration.shares.transport import (
-    LEAST_REPLIES,
-    CalibratedModels,
-    Conflict,
-    TargetModel,
-    find_conflict,
-    refusal,
-    side_beyond,
-    sign_probability,
-    transport_difference,
-)
+from empathy_judge.calibration.shares.transport import LEAST_REPLIES, CalibratedModels, TargetModel
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 
@@ -143,23 +125,25 @@ def _by_line(
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [target.without_ratings for target in targets]
         for item, target in zip((one, other), targets, strict=True):
-            if reason := refusal(line, target):
+            if reason := transport.refusal(line, target):
                 return DifferenceEstimate(reason=f"{item.name}: {reason}")
         is_rated = any(target.is_rated for target in targets)
-        is_open = any(not target.is_rated and side_beyond(line, target) for target in targets)
+        is_open = any(not target.is_rated and transport.side_beyond(line, target) for target in targets)
         # Half of the difference's noise to each: together they have what pairing leaves of it.
         if alone[label].is_defined:
             targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
         if gap is not None and is_rated:
             targets = [replace(target, noise=float(gap.stated_variance[column]) / 2) for target in targets]
-        shares[label], probability = transport_difference(
+        shares[label], probability = transport.transport_difference(
             line, *targets, correlation=correlation, is_open=is_open
         )
         if label == GOOD and not is_rated:
             error = logit_contrast(one.rated, other.rated).error
             if not math.isfinite(error):
                 return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
-            probability = sign_probability(line, targets[0], targets[1], error, correlation=correlation)
+            probability = transport.sign_probability(
+                line, targets[0], targets[1], error, correlation=correlation
+            )
             shares[label] = _with_sign(shares[label], probability)
     conflicts = {_conflict(item, settings) for item in (one, other)} - {None}
     if gap is not None and is_rated and conflicts:
@@ -167,7 +151,7 @@ def _by_line(
         if conflicts == {"ratings"}:
             return DifferenceEstimate(how="ratings", shares=by_ratings, freedom=freedom)
         # The difference must hold by the ratings alone, too.
-        p = p_of_interval(by_ratings[GOOD], freedom)[0]
+        p = verdicts.p_of_interval(by_ratings[GOOD], freedom)[0]
         sign = 1 if probability > 0.5 else -1
         certain = 1 - p / 2 if sign * by_ratings[GOOD].value > 0 else p / 2
         probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
@@ -194,13 +178,13 @@ def _with_sign(estimate: Estimate, probability: float) -> Estimate:
     sign = 1 if probability > 0.5 else -1
     low, high = sorted((sign * ends.low, sign * ends.high))
     sides = 1 if high >= 1 else 2  # an open interval has its whole error at one end
-    low = max(low, 0.0) if sides * min(probability, 1 - probability) < ALPHA else min(low, 0.0)
+    low = max(low, 0.0) if sides * min(probability, 1 - probability) < verdicts.ALPHA else min(low, 0.0)
     return Estimate(estimate.value, Interval(*sorted((sign * low, sign * high))))
 
 
-def _conflict(item: JudgedModel, settings: ComparisonSettings) -> Conflict | None:
+def _conflict(item: JudgedModel, settings: ComparisonSettings) -> transport.Conflict | None:
     line = settings.lines[-1].without(item.known_as)
-    return find_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
+    return transport.find_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +231,10 @@ class Difference:
     """The difference one - other of every label's share; p and verdict are about Good.
 
     `probability` is that people prefer the one to the other. `judge` is the judge's own difference, and
-    `wins` counts prompts. `unscored` are the shares of unscored replies of the one and the other; the verdict
-    `is_withheld` where they are large and it does not hold with all of them counted as Bad. `correlation` is
-    that assumed of the judge's errors on variants of one model, else 0. `extremes` is where the interval of
-    Good could end if all unscored responses of the one were Bad and of the other Good, or the reverse.
-    `needed` is how many more `unit`s find a difference as large as the margin with 80% power.
+    `wins` counts prompts. `unscored` are the shares of unscored replies of the one and the other. The verdict
+    `is_robust` where it holds with all of them counted as Bad; if not, it `is_withheld` where they are large.
+    `correlation` is that assumed of the judge's errors on variants of one model, else 0. `needed` is how many
+    more `unit`s find a difference as large as the margin with 80% power.
     """
 
     one: str
@@ -262,7 +245,7 @@ class Difference:
     needed: int | None = None
     unit: Unit
     verdict: Verdict = "inconclusive"
-    is_robust: bool = True  # the verdict holds whatever the unscored responses were
+    is_robust: bool = True
     unscored: tuple[float, float] = (0.0, 0.0)
     is_withheld: bool = False
     p: float
@@ -270,7 +253,6 @@ class Difference:
     error: float  # the standard error of Good that the interval implies
     shares: Mapping[str, Estimate]
     judge: Estimate
-    extremes: tuple[float, float] | None = None
     probability: float = math.nan
     correlation: float = 0.0
     wins: PromptWins | None = None
@@ -292,12 +274,11 @@ class Difference:
             self,
             one=self.other,
             other=self.one,
-            verdict=REVERSED[self.verdict],
+            verdict=verdicts.REVERSED[self.verdict],
             shares={label: -share for label, share in self.shares.items()},
             judge=-self.judge,
             probability=1 - self.probability,
             wins=self.wins.reverse() if self.wins else None,
-            extremes=self.extremes and (-self.extremes[1], -self.extremes[0]),
             unscored=self.unscored[::-1],
         )
 
@@ -313,17 +294,18 @@ def differences(
     decided = []
     for (one, other), item, as_bad in zip(pairs, plain, worst, strict=True):
         missing = [level.missing if (level := levels.get(name)) else 0.0 for name in (item.one, item.other)]
-        item = replace(item, extremes=_extremes(item, levels), unscored=(missing[0], missing[1]))
         verdict, at_worst = (_decide(each, settings.margin) for each in (item, as_bad))
-        if is_much_unscored(*missing) and verdict not in (at_worst, f"probably {at_worst}", "inconclusive"):
-            item, verdict = replace(item, is_withheld=True), "inconclusive"
-        ends, is_robust = item.extremes, True
-        is_shown = verdict in ("better", "worse") or (item.how == "judge" and verdict != "inconclusive")
-        if any(missing) and is_shown and ends is not None:
-            is_robust = ends[0] > 0 if verdict.endswith("better") else ends[1] < 0
-        item = replace(item, verdict=verdict, is_robust=is_robust)
-        is_open = verdict not in SETTLED and not item.is_withheld
-        if is_open and (item.how != "judge" or verdict == "inconclusive"):
+        is_robust = verdict in (at_worst, f"probably {at_worst}", "inconclusive")
+        is_withheld = verdicts.is_much_unscored(*missing) and not is_robust
+        item = replace(
+            item,
+            verdict="inconclusive" if is_withheld else verdict,
+            unscored=(missing[0], missing[1]),
+            is_robust=is_robust,
+            is_withheld=is_withheld,
+        )
+        is_open = item.verdict not in verdicts.SETTLED and not item.is_withheld
+        if is_open and (item.how != "judge" or item.verdict == "inconclusive"):
             item = replace(item, needed=needed_ratings(one, other, item, settings))
         decided.append(item)
     return tuple(decided)
@@ -331,7 +313,7 @@ def differences(
 
 def _adjust(items: Sequence[Difference]) -> list[Difference]:
     """Return the differences with p-values by Holm's adjustment over all of them."""
-    adjusted = holm([item.p for item in items])
+    adjusted = verdicts.holm([item.p for item in items])
     return [replace(item, p_holm=float(p)) for item, p in zip(items, adjusted, strict=True)]
 
 
@@ -377,13 +359,13 @@ def _on_levels(
 def _decide(item: Difference, margin: float) -> Verdict:
     """Return the verdict; a difference within the margin is similar, however certain its sign."""
     if item.how == "judge":
-        is_seen = item.p_holm < ALPHA and not is_same_within(item.judge, margin)
+        is_seen = item.p_holm < verdicts.ALPHA and not is_same_within(item.judge, margin)
         return _probably(item.judge.value) if is_seen else "inconclusive"
     if is_same_within(item.good, margin):
         return "similar"
-    if item.p_holm < ALPHA:
+    if item.p_holm < verdicts.ALPHA:
         return "better" if item.probability > 0.5 else "worse"
-    is_likely = max(item.probability, 1 - item.probability) >= LIKELY
+    is_likely = max(item.probability, 1 - item.probability) >= verdicts.LIKELY
     return _probably(item.probability - 0.5) if is_likely else "inconclusive"
 
 
@@ -407,7 +389,7 @@ def _difference(
         wins = prompt_wins(one, other)
     theirs = other.shares if isinstance(other, PublishedModel) else levels[other.name].shares
     good, probability = basis.shares.get(GOOD, UNDEFINED), basis.probability
-    p, error = p_of_interval(good, basis.freedom)
+    p, error = verdicts.p_of_interval(good, basis.freedom)
     if basis.how != "judge" and math.isnan(probability):  # by ratings alone
         probability = 1 - p / 2 if good.value > 0 else p / 2
     p = 2 * min(probability, 1 - probability) if math.isfinite(probability) else p
@@ -439,8 +421,8 @@ def _from_study(
         for column, label in enumerate(LABELS):
             line = settings.lines[column].without(one.known_as)
             target = _target(one, column, line)
-            is_open = not target.is_rated and side_beyond(line, target) is not None
-            shares[label], probability = transport_difference(
+            is_open = not target.is_rated and transport.side_beyond(line, target) is not None
+            shares[label], probability = transport.transport_difference(
                 line, target, other.shares[label], is_open=is_open
             )
         return DifferenceEstimate(how=level.how, shares=shares, probability=probability)
@@ -455,20 +437,6 @@ def _from_study(
 
 def _gap(one: Mapping[str, Estimate], other: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {label: independent_difference(one[label], other[label]) for label in LABELS}
-
-
-def _extremes(item: Difference, levels: Mapping[str, ComparedLevel]) -> tuple[float, float] | None:
-    """Return the interval of Good, widened at either end by the most that unscored rows could change."""
-    ends = item.good.interval
-    if ends is None:
-        return None
-    low, high = ends.low, ends.high
-    # A share of Good could fall by its part of the unscored responses, or rise by the rest of them.
-    if level := levels.get(item.one):
-        low, high = low - level.good * level.missing, high + (1 - level.good) * level.missing
-    if level := levels.get(item.other):
-        low, high = low - (1 - level.good) * level.missing, high + level.good * level.missing
-    return max(-1.0, low), min(1.0, high)
 
 
 def prompt_wins(one: JudgedModel, other: JudgedModel) -> PromptWins | None:
@@ -529,7 +497,7 @@ def needed_ratings(
             ends = other.shares[GOOD].interval
             known = ((ends.high - ends.low) / 2 / NORMAL) ** 2 if ends else math.inf
         variance = share * (1 - share) * _design_effect(judged, settings)
-        total = ratings_of_each(settings.margin, variance=variance, sides=len(judged), known=known)
+        total = verdicts.ratings_of_each(settings.margin, variance=variance, sides=len(judged), known=known)
     return max(1, math.ceil(total - have)) if math.isfinite(total) else None
 
 

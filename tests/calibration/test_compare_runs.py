@@ -185,13 +185,12 @@ def test_with_a_baseline_only_pairs_with_it_are_told(make_run: Runs) -> None:
     assert verdicts(few) == {("c", "b"): "probably worse"}
 
 
-def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
+def test_a_verdict_that_unscored_rows_could_change_is_marked(make_run: Runs) -> None:
     runs = make_run("one", {"a": 0.62}, lost=8), make_run("two", {"b": 0.58}, seed=3)
     result = ask(*runs)
     (pair,) = result["pairs"]
     assert pair["verdict"] == "probably better" and not pair["is_robust"]
     assert "The unscored rows could change this verdict." in pair["sentence"]
-    assert pair["extremes"][0] < 0 < pair["shares"]["Good"]["low"]
     text = as_markdown(runs_page(compared_runs(*runs)))
     assert "Unscored replies: a 8 (5.0%)." in text and "The unscored rows could change this verdict." in text
 
