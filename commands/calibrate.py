@@ -2,7 +2,8 @@
 
 import json
 import shlex
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,10 @@ from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
 
 if TYPE_CHECKING:
+    from empathy_judge.calibration.fit import CalibrationReport
+    from empathy_judge.data.judgments import Judged
     from empathy_judge.data.rating_files.sheet import SheetOptions
+    from empathy_judge.judge.scoring import Watch
 
 INCONCLUSIVE = 3
 
@@ -79,22 +83,10 @@ def calibrate(
       empathy-judge calibrate runs/mine stars.csv --scale 1-5 --cut 3,5
       empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
     """
-    from empathy_judge.calibration import fit
-    from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
     from empathy_judge.calibration.shares.transport import LEAST_MODELS
-    from empathy_judge.data.judgments import is_judgment_table, judged_dimension
-    from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
-    from empathy_judge.data.rating_files.sheet import read_sheet
-    from empathy_judge.data.records import LABELS
     from empathy_judge.data.runs import read_manifest
     from empathy_judge.judge.base import DEFAULT
-    from empathy_judge.judge.scoring import score_files
-    from empathy_judge.reports.calibration.calibration_page import (
-        default_folder,
-        plain_report,
-        print_report,
-        write_report,
-    )
+    from empathy_judge.reports.calibration.calibration_page import plain_report, print_report
     from empathy_judge.reports.calibration.verdict import choose_judge, refuse_part
 
     if len(paths) < 2:
@@ -102,45 +94,18 @@ def calibrate(
             "calibrate: pass replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
         )
     *judged, ratings = paths
-    scale = reading.scale or LABELS
-    files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
-    runs = [path for path in judged if path not in files]
-    if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
-        # Read before any call: a wrong scale is found in a second.
-        read_sheet(ratings, replace(reading, dimension=dimension or reading.dimension))
-        scored = score_files(
-            files,
-            judges=judges,
-            max_cost=max_cost,
-            skip_invalid=reading.skip_invalid,
-            watch=watch_scoring,
-            on_read=say_notes,
-        )
-        runs = [*scored.runs, *runs]
-    if judges and not files and all(path.is_dir() for path in runs):
-        raise UserError("--judge: not with runs, which are scored already; pass the files of replies instead")
-    reading = replace(reading, dimension=dimension or judged_dimension(runs))
-    inputs = read_rated_judges(
-        runs,
+    fitted = fit_judges(
+        judged,
         ratings,
-        exchanges=(*exchanges, *files),
-        judges=() if files else judges,
+        exchanges=exchanges,
         reading=reading,
+        judges=judges,
+        dimension=dimension,
+        max_cost=max_cost,
+        out=out,
     )
-    say_notes(inputs.notes)
-    report = fit.calibrate(
-        inputs.judges,
-        inputs.people,
-        exchanges=inputs.exchanges,
-        options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
-        notes=inputs.notes,
-    )
-    folder = out or default_folder(report)
-    refused = refuse_part(report)
-    written = write_report(report, folder)
-    if not refused:
-        write_calibration(folder / CALIBRATION_FILE, report.calibration)
-        written = [folder / CALIBRATION_FILE, *written]
+    report, runs, written = fitted.report, fitted.runs, fitted.written
+    files, folder, refused = fitted.files, written[0].parent, refuse_part(report)
     if as_json:
         print(json.dumps({**plain_report(report), "folder": str(folder)}, indent=2, allow_nan=False))
     else:
@@ -158,14 +123,90 @@ def calibrate(
             )
         texts = [*reading_words(ctx), *(str(word) for path in files for word in ("--exchanges", path))]
         if is_other:
-            judge = inputs.judges[report.runs.index(chosen)]
+            judge = fitted.judges[report.runs.index(chosen)]
             own = [path for path in runs if path.name in judge.source.split("+")]
             name = () if own[0].is_dir() else ("--judge", judge.name)
             say_next(f"to calibrate {chosen.name}", "calibrate", *own, ratings, *name, *texts)
-        elif not refused and len(inputs.judges) == 1 and runs[0].is_dir() and len(report.models.rows) > 1:
+        elif not refused and len(fitted.judges) == 1 and runs[0].is_dir() and len(report.models.rows) > 1:
             say_next("to see which model people find better", "compare", *runs, "--ratings", ratings, *texts)
         else:
             say_next(f"to see where the judge and people differ: open {folder / 'report.html'}")
     # Undefined, or with too few ratings for an interval.
     if refused or report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedJudges:
+    """The report of a calibration, with its judges, their runs, the scored files and what was written."""
+
+    report: "CalibrationReport"
+    judges: "Sequence[Judged]"
+    runs: Sequence[Path]
+    files: Sequence[Path]
+    written: Sequence[Path]
+
+
+def fit_judges(
+    judged: Sequence[Path],
+    ratings: Path,
+    *,
+    reading: "SheetOptions",
+    judges: Sequence[str] = (),
+    exchanges: Sequence[Path] = (),
+    dimension: str | None = None,
+    max_cost: float | None = None,
+    out: Path | None = None,
+    watch: "Watch" = watch_scoring,
+    on_read: Callable[[Sequence[str]], object] = say_notes,
+) -> FittedJudges:
+    """Score the files of replies, compare the judges with the ratings, and write report and calibration."""
+    from empathy_judge.calibration import fit
+    from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
+    from empathy_judge.data.judgments import is_judgment_table, judged_dimension
+    from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
+    from empathy_judge.data.rating_files.sheet import read_sheet
+    from empathy_judge.data.records import LABELS
+    from empathy_judge.judge.scoring import score_files
+    from empathy_judge.reports.calibration.calibration_page import default_folder, write_report
+    from empathy_judge.reports.calibration.verdict import refuse_part
+
+    scale = reading.scale or LABELS
+    files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
+    runs = [path for path in judged if path not in files]
+    if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
+        # Read before any call: a wrong scale is found in a second.
+        read_sheet(ratings, replace(reading, dimension=dimension or reading.dimension))
+        scored = score_files(
+            files,
+            judges=judges,
+            max_cost=max_cost,
+            skip_invalid=reading.skip_invalid,
+            watch=watch,
+            on_read=on_read,
+        )
+        runs = [*scored.runs, *runs]
+    if judges and not files and all(path.is_dir() for path in runs):
+        raise UserError("--judge: not with runs, which are scored already; pass the files of replies instead")
+    reading = replace(reading, dimension=dimension or judged_dimension(runs))
+    inputs = read_rated_judges(
+        runs,
+        ratings,
+        exchanges=(*exchanges, *files),
+        judges=() if files else judges,
+        reading=reading,
+    )
+    on_read(inputs.notes)
+    report = fit.calibrate(
+        inputs.judges,
+        inputs.people,
+        exchanges=inputs.exchanges,
+        options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
+        notes=inputs.notes,
+    )
+    folder = out or default_folder(report)
+    written = write_report(report, folder)
+    if not refuse_part(report):
+        write_calibration(folder / CALIBRATION_FILE, report.calibration)
+        written = [folder / CALIBRATION_FILE, *written]
+    return FittedJudges(report=report, judges=inputs.judges, runs=runs, files=files, written=written)

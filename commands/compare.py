@@ -1,7 +1,7 @@
 """The command `compare`: which model is better, by a judge or by human ratings."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
     from empathy_judge.data.rating_files.sheet import SheetOptions
     from empathy_judge.data.records import Exchange
-    from empathy_judge.judge.scoring import ScoredFiles
+    from empathy_judge.judge.scoring import Watch
 
 
 @click.command()
@@ -158,8 +158,7 @@ def compare(
         is_gate=check or junit is not None,
         reading=reading,
     )
-    if files := _score_files(request, judge_name, columns=reply_columns):
-        request = replace(request, paths=files.runs, labels=files.labels)
+    request, sources = score_paths(request, judge_name, columns=reply_columns)
     with working("comparing"):
         compared = compare_models(request, today=date.today())
     say_notes(compared.notes)
@@ -167,7 +166,7 @@ def compare(
     if isinstance(compared, ComparedRuns):
         code = compared.exit_code if check else 0
         result = compared_runs_row(compared)
-        examples = _find_examples(compared, (*(files.sources if files else ()), *exchanges))
+        examples = _find_examples(compared, (*sources, *exchanges))
         page = runs_page(compared, examples)
         if junit:
             write_junit(junit_checks(compared), junit, name="compare")
@@ -222,10 +221,15 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     say_next("to see it as a page", "compare", *runs, *options, *page)
 
 
-def _score_files(
-    request: "ComparisonRequest", judge_name: str | None, *, columns: Columns
-) -> "ScoredFiles | None":
-    """Score the files of replies among the paths; None where there are none."""
+def score_paths(
+    request: "ComparisonRequest",
+    judge_name: str | None,
+    *,
+    columns: Columns = Columns(),  # noqa: B008 (frozen)
+    watch: "Watch" = watch_scoring,
+    on_read: Callable[[Sequence[str]], object] = say_notes,
+) -> "tuple[ComparisonRequest, Sequence[Source]]":
+    """Score the files of replies among the paths; return the request for their runs, and the files."""
     from empathy_judge.data.rating_files.sheet import is_rating_table
     from empathy_judge.judge.scoring import score_files
 
@@ -233,19 +237,20 @@ def _score_files(
     files = [path for path in paths if not path.is_dir()]
     tables = [path for path in files if is_rating_table(path)]
     if not files or (len(paths) == 1 and tables):
-        return None
+        return request, ()
     if tables:
         raise UserError(f"{tables[0]}: a file of ratings among files of replies; pass it with --ratings")
-    return score_files(
+    scored = score_files(
         paths,
         judges=[judge_name] if judge_name else [],
         columns=columns,
         calibration=request.calibration,
         skip_invalid=request.reading is not None and request.reading.skip_invalid,
         check=partial(_check_models, request),
-        watch=watch_scoring,
-        on_read=say_notes,
+        watch=watch,
+        on_read=on_read,
     )
+    return replace(request, paths=scored.runs, labels=scored.labels), scored.sources
 
 
 def _check_models(request: "ComparisonRequest", sources: "Mapping[Path, Shards]") -> None:

@@ -17,23 +17,20 @@ from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol
 
-from empathy_judge.calibration import fit
-from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
 from empathy_judge.calibration.comparison import compare_runs
 from empathy_judge.client import ModelShares
+from empathy_judge.commands.calibrate import fit_judges
+from empathy_judge.commands.compare import score_paths
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import is_judgment_table, judged_dimension, parse_scale
-from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
-from empathy_judge.data.rating_files.sheet import SheetOptions, read_sheet
-from empathy_judge.data.records import LABELS
+from empathy_judge.data.judgments import parse_scale
+from empathy_judge.data.rating_files.sheet import SheetOptions
 from empathy_judge.data.runs import OnProgress
 from empathy_judge.data.storage import Columns, check_source, find_sources
 from empathy_judge.data.tables import notice_unit
 from empathy_judge.judge.base import AUTO, DEFAULT, DEVICE, WEIGHTS, Judge, load_judge
 from empathy_judge.judge.budget import Budget
-from empathy_judge.judge.scoring import ScoringRequest, score_file, score_files
-from empathy_judge.reports.calibration import calibration_page
-from empathy_judge.reports.calibration.verdict import refuse_part
+from empathy_judge.judge.scoring import ScoringRequest, score_file
+from empathy_judge.reports.calibration.calibration_page import plain_report
 from empathy_judge.reports.comparison.comparison_page import compared_runs_row
 from empathy_judge.reports.progress import progress
 
@@ -196,32 +193,19 @@ def compare(
     """
     named = {f"replies-{number}": item for number, item in enumerate(data, start=1)}
     with _files(**named, ratings=ratings) as (*replies, rated):
-        paths = tuple(Path(path) for item in replies for path in item)
-        labels: Mapping[Path, str] = {}
-        corrected_by = None if calibration is None else str(calibration)
-        if not all(path.is_dir() for path in paths):
-            files = score_files(
-                paths,
-                judges=[judge] if judge else [],
-                calibration=corrected_by,
-                skip_invalid=skip_invalid,
-                watch=_watch,
-                on_read=_say,
-            )
-            paths, labels = files.runs, files.labels
         request = compare_runs.ComparisonRequest(
-            paths=paths,
+            paths=tuple(Path(path) for item in replies for path in item),
             baselines=(baseline,) if isinstance(baseline, str) else tuple(baseline),
             models=tuple(models),
             ratings=Path(rated[0]) if rated else None,
             exchanges=tuple(map(Path, exchanges)),
-            calibration=corrected_by,
+            calibration=None if calibration is None else str(calibration),
             margin=margin / 100,
             weights=WEIGHTS,
-            labels=labels,
             are_variants=variants,
             reading=_reading(scale, cut, skip_invalid),
         )
+        request, _ = score_paths(request, judge, watch=_watch, on_read=_say)
         found = compared_runs_row(compare_runs.compare_runs(request, today=date.today()))
     rows = [
         {"model": pair["one"], "verdict": pair["verdict"], "other": pair["other"]}
@@ -236,7 +220,7 @@ def compare(
 def calibrate(
     data: Data,
     ratings: Data,
-    judges: str | Sequence[str] = ("classifier",),
+    judges: str | Sequence[str] = (),
     *,
     out: AnyPath | None = None,
     scale: str | None = None,
@@ -248,45 +232,30 @@ def calibrate(
     """Compare judges with human ratings: the agreement and cost of each, beside baselines and people.
 
     `data` and `ratings` are paths, DataFrames or rows; a rating has `id` (of the reply), `rater` and
-    `rating`. Every judge scores the replies first. The report and the calibration of the first judge are
-    saved in the folder `out`, by default in `calibrations/`. The options are those of
+    `rating`. Every judge, by default the classifier, scores the replies first. The report and the calibration
+    of the first judge are saved in the folder `out`, by default in `calibrations/`. The options are those of
     `empathy-judge calibrate`, such as `scale="1-5"`.
     """
-    names = (judges,) if isinstance(judges, str) else tuple(judges)
-    reading = _reading(scale, cut, skip_invalid)
-    levels = reading.scale or LABELS
     with _files(replies=data, ratings=ratings) as (replies, rated):
-        people = Path(rated[0])
-        read_sheet(people, replace(reading, dimension=dimension or reading.dimension))  # before any call
-        paths = list(map(Path, replies))
-        files = [path for path in paths if not path.is_dir() and not is_judgment_table(path, names, levels)]
-        runs = [path for path in paths if path not in files]
-        if files:
-            scored = score_files(
-                files, judges=names, max_cost=max_cost, skip_invalid=skip_invalid, watch=_watch, on_read=_say
-            )
-            runs = [*scored.runs, *runs]
-        reading = replace(reading, dimension=dimension or judged_dimension(runs))
-        inputs = read_rated_judges(runs, people, exchanges=files, judges=(), reading=reading)
-        report = fit.calibrate(
-            inputs.judges,
-            inputs.people,
-            exchanges=inputs.exchanges,
-            options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
-            notes=inputs.notes,
+        fitted = fit_judges(
+            list(map(Path, replies)),
+            Path(rated[0]),
+            reading=_reading(scale, cut, skip_invalid),
+            judges=[judges] if isinstance(judges, str) else judges,
+            dimension=dimension,
+            max_cost=max_cost,
+            out=Path(out) if out else None,
+            watch=_watch,
+            on_read=_say,
         )
-    folder = Path(out) if out else calibration_page.default_folder(report)
-    calibration_page.write_report(report, folder)
-    if not refuse_part(report):
-        write_calibration(folder / CALIBRATION_FILE, report.calibration)
-    found = calibration_page.plain_report(report)
+    found = plain_report(fitted.report)
     rows = [
         {"judge": run["name"], "kind": run["kind"]}
         | _interval("agreement", run["metrics"].get(found["headline"], run["metrics"]["qwk"]))
         | {name: run[name] for name in ("usd_per_1000", "seconds_per_1000")}
         for run in found["runs"]
     ]
-    return ResultTable(rows=rows, notes=found["verdict"], data=found, folder=folder)
+    return ResultTable(rows=rows, notes=found["verdict"], data=found, folder=fitted.written[0].parent)
 
 
 @contextmanager

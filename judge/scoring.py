@@ -46,6 +46,7 @@ from empathy_judge.judge.embeddings import FitCollector
 from empathy_judge.judge.engine import score_exchanges
 from empathy_judge.judge.explanation import Explanation, explain
 
+Watch = Callable[[Path, Judge], AbstractContextManager[OnProgress]]  # shows the progress of a file
 CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
     CONVERSATION: "Shares by the judge alone, without intervals: its level of conversations deviates from"
@@ -372,7 +373,7 @@ def score_files(
     skip_invalid: bool = False,
     max_cost: float | None = None,
     check: Callable[[Mapping[Path, Shards]], object] = bool,
-    watch: Callable[[Path, Judge], AbstractContextManager[OnProgress]],
+    watch: Watch,
     on_read: Callable[[Sequence[str]], object],
 ) -> ScoredFiles:
     """Score the files among `paths` with every judge, and return their runs in place of them.
