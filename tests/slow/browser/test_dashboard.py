@@ -1,7 +1,7 @@
 """The dashboard as a person uses it: opened from disk in a real browser, with the mouse or without one."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +23,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def open_page(browser: Any, site: Path) -> Iterator[Open]:
-    """Opens a page; at the end nothing was said on the console, and nothing but the site was asked for."""
-    complaints: list[str] = []
-    asked: list[str] = []
-    contexts: list[Any] = []
-
-    def open_page(name: str = "index.html", *, folder: Path = site, **options: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((folder / name).as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+def open_page(open_tab: Open, site: Path) -> Open:
+    return lambda name="index.html", **options: open_tab((site / name).as_uri(), **options)
 
 
 def names(page: Any) -> list[str]:
@@ -126,15 +107,9 @@ def test_all_of_it_with_the_keyboard_alone(open_page: Open) -> None:
     ("name", "scheme"),
     [("index", "dark"), ("judge", "light"), ("model-bea", "dark"), ("responses-bea", "light")],
 )
-def test_on_a_phone_light_or_dark_it_can_be_read(open_page: Open, site: Path, name: str, scheme: str) -> None:
-    phone = {"width": 360, "height": 740}
-    page = open_page(find_page(site, name), viewport=phone, color_scheme=scheme, has_touch=True)
-    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert wide == 0
-    paper = {"dark": "rgb(20, 23, 28)", "light": "rgb(251, 250, 247)"}[scheme]
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+def test_on_a_phone_light_or_dark_it_can_be_read(
+    open_page: Open, site: Path, name: str, scheme: str, assert_readable: Open
+) -> None:
+    page = open_page(find_page(site, name), width=360, scheme=scheme, has_touch=True)
     # A chart is one image with a name; its many marks take long. With `preload` it would ask for our style.
-    charts = {"exclude": [["svg.lines > *"]]}
-    found = axe.Axe().run(page, context=charts, options={"preload": False})
-    assert [(item["id"], item["nodes"][0]["html"]) for item in found.response["violations"]] == []
+    assert_readable(page, context={"exclude": [["svg.lines > *"]]}, options={"preload": False})

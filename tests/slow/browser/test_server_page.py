@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -84,36 +85,8 @@ def served() -> Iterator[Served]:
 
 
 @pytest.fixture
-def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
-    """Opens the page; no request may leave the server, and nothing may go wrong unseen."""
-    contexts, left, said, allowed = [], [], [], []
-
-    def turn_back(route: Any) -> None:
-        if route.request.url in allowed:
-            route.continue_()
-        else:
-            left.append(route.request.url)
-            route.abort()
-
-    def visit(*, width: int = DESK, scheme: str = "light", url: str = served.url) -> Any:
-        allowed[:] = url, f"{url}v1/score"
-        size = {"width": width, "height": 900}
-        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
-        context.set_default_timeout(10_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.route("**/*", turn_back)
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(url)
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
-    assert left == []
-    # The browser itself notes an answer that is not a 200.
-    assert [text for text in said if not text.startswith("Failed to load resource")] == []
+def visit(open_tab: Callable[..., Any], served: Served) -> Callable[..., Any]:
+    return partial(open_tab, served.url)
 
 
 def judge(page: Any, *, prompt: str = "My dog died.", reply: str = "I am so sorry.", other: str = "") -> Any:
@@ -288,11 +261,10 @@ def test_an_empty_field_is_named_and_nothing_is_asked(visit: Any, served: Served
     assert served.asked == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
-def test_axe_finds_no_barrier_and_nothing_sticks_out(
-    visit: Any, served: Served, width: int, scheme: str
+@pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark"), (SMALL, "dark")])
+def test_the_page_is_readable(
+    visit: Any, served: Served, width: int, scheme: str, assert_readable: Callable[..., None]
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     lost = judgment("b", label=None, probabilities=None, score=None, unscored="refused", parts=[])
     served.replies = [
         replied(answer(judgment("a", flag="suicide", rationale="It reads warm."), judgment("b"))),
@@ -300,30 +272,20 @@ def test_axe_finds_no_barrier_and_nothing_sticks_out(
         replied({"error": {"message": "wrong key"}}, 401),
     ]
     page = visit(width=width, scheme=scheme)
-
-    def check() -> None:
-        found = axe.Axe().run(page).response["violations"]
-        assert [(item["id"], [node["html"][:200] for node in item["nodes"]][:3]) for item in found] == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-
     page.click("#example")
     for shown in (".flag", ".label.none", ".problem"):
         page.keyboard.press("Control+Enter")
         page.locator(shown).first.wait_for()
-        check()
-    page.set_viewport_size({"width": SMALL, "height": 600})
-    assert page.evaluate("document.documentElement.scrollWidth") <= SMALL
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 23, 28)"}[scheme]
+        assert_readable(page)
 
 
-def test_the_real_server_judges_the_example_as_score_does(visit: Any) -> None:
+def test_the_real_server_judges_the_example_as_score_does(open_tab: Callable[..., Any]) -> None:
+    """With the key; every figure is the judge's own."""
     with serving(load_judge("classifier"), key="sesame") as url:
-        check_example(visit(url=f"{url}/"))
+        judge_example(open_tab(f"{url}/"))
 
 
-def check_example(page: Any) -> None:
-    """Judge the page's example with the key, and compare every figure with the judge's own."""
+def judge_example(page: Any) -> None:
     page.click("#example")
     page.keyboard.press("Control+Enter")
     page.locator(".problem", has_text="needs a key").wait_for()
