@@ -131,16 +131,9 @@ def test_what_cannot_be_drawn_names_the_way_out() -> None:
         draw_next(plan, replies, judged(other), each=5)
 
 
-def rows_of(replies: list[Exchange]) -> list[dict[str, Any]]:
-    return [
-        {"id": item.id, "model": item.model, "prompt": item.prompt, "response": item.response}
-        for item in replies
-    ]
-
-
 def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
-    write_rows(file, rows_of(made_replies(300, PAIR)))
+    write_rows(file, plain(made_replies(300, PAIR)))
     run("rate", "plan", file, "--people", 6, "--each", 23, "--out", folder)
     said = run("rate", "status", folder)
     assert said.output.startswith("0 of 120 ratings by 0 of 6 raters") and "rate open" in said.output
@@ -167,6 +160,10 @@ def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     assert "blimtar-7b" in said.output
 
 
+def plain(replies: list[Exchange]) -> list[Exchange]:
+    return [replace(item, situation=None, dialogue=()) for item in replies]
+
+
 def collected(folder: Path) -> list[dict[str, Any]]:
     run("rate", "collect", folder)
     return [row for _, row in read_rows(folder / "ratings.jsonl")]
@@ -180,7 +177,7 @@ def next_words(said: Result) -> list[str]:
 def test_few_raters_decide_nothing_and_more_raters_are_advised(tmp_path: Path) -> None:
     """`rate status` and `compare --ratings` give the same verdict, and advise what runs."""
     file, folder, ratings = tmp_path / "replies.jsonl", tmp_path / "plan", tmp_path / "plan" / "ratings.jsonl"
-    write_rows(file, rows_of(made_replies(100, PAIR)))
+    write_rows(file, plain(made_replies(100, PAIR)))
     run("rate", "plan", file, "--people", 2, "--each", 203, "--out", folder)
     good = {"quorvex-large": 0.2, "blimtar-7b": 0.8}
     rate_all(folder, read_plan(folder), good)
@@ -201,21 +198,6 @@ def test_few_raters_decide_nothing_and_more_raters_are_advised(tmp_path: Path) -
     collected(folder)
     status, compared = run("rate", "status", folder), run(*words, "--json")
     assert "settled: blimtar-7b is better" in status.stdout
+    assert "--people" in run("rate", "next", folder, code=2).output
     (pair,) = json.loads(compared.stdout)["pairs"]
     assert (pair["one"], pair["verdict"]) in {("blimtar-7b", "better"), ("quorvex-large", "worse")}
-
-
-def test_once_every_reply_is_rated_more_raters_are_advised(tmp_path: Path) -> None:
-    file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
-    write_rows(file, rows_of(made_replies(12, PAIR)))
-    run("rate", "plan", file, "--people", 4, "--each", 24, "--out", folder)
-    rate_all(folder, read_plan(folder), dict.fromkeys(PAIR, 0.5))
-    collected(folder)
-    run("score", file, "--judge", "length", "--out", tmp_path / "run")
-    compare = ("compare", tmp_path / "run", "--calibration", "none", "--ratings", folder / "ratings.jsonl")
-    for words in (("rate", "status", folder), compare):
-        advised = next_words(run(*words))
-        assert advised[:4] == ["rate", "next", str(folder), "--people"]
-    run(*advised)
-    assert "rate open" in run("rate", "status", folder).stderr
-    assert "--people" in run("rate", "next", folder, code=2).output

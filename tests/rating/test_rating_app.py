@@ -168,19 +168,6 @@ def test_many_raters_at_once_lose_and_double_nothing(
     assert sorted((row["token"], row["index"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
 
 
-def test_the_page_gets_the_time_that_is_left_and_no_interval(client: httpx.Client, plan: RatingPlan) -> None:
-    """200 words a minute and five seconds a rating; nothing of what others rated."""
-    token = next(iter(plan.raters))
-    state = client.get(f"/r/{token}/state").json()
-    assert set(state) == {"items", "acts"}
-    for item in state["items"]:
-        texts = [item["prompt"], item["response"], item.get("situation", "")]
-        words = " ".join([*texts, *(turn["text"] for turn in item.get("context", ()))]).split()
-        assert item["seconds"] == pytest.approx(5 + len(words) * 0.3, abs=0.06)
-    sent = client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good"))
-    assert sent.json() == {}
-
-
 @pytest.mark.parametrize("shape", ["messages", "conversation"])
 def test_whole_conversations_are_rated(tmp_path: Path, shape: str) -> None:
     def rows(model: str, number: int) -> list[dict[str, Any]]:
