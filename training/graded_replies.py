@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +21,8 @@ GRADED_REPLIES: Final = RECIPES / "graded_replies.jsonl"
 GRADES: Final = RECIPES / "grades.json"
 CONSTANT_REPLIES: Final = RECIPES / "constant_replies.jsonl"
 # Assumed scores of the catalogue's replies by kind, from 0 (Bad) to 100 (Good). Nobody rated these.
-SCORES: Final = {
-    "insults": 3,
-    "unkind-dialects": 8,
-    "cruel": 12,
-    "long-poor": 20,
-    "kind": 80,
-    "growing": 85,
-    "excellent": 88,
-}
+SCORES = {"insults": 3, "unkind-dialects": 8, "cruel": 12, "long-poor": 20}
+SCORES |= {"kind": 80, "growing": 85, "excellent": 88}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +41,12 @@ def read_written_replies(path: Path = GRADED_REPLIES) -> tuple[GradedReply, ...]
     for line in _read(path, key).strip().split("\n"):  # some texts hold line breaks of other kinds
         prompt = json.loads(line)
         *earlier, last = prompt["turns"]
-        speakers = ("speaker", "listener")
-        dialogue = tuple(Turn(speaker=speakers[n % 2], text=text) for n, text in enumerate(earlier))
+        turns = zip(cycle(("speaker", "listener")), earlier, strict=False)
+        dialogue = tuple(Turn(speaker=speaker, text=text) for speaker, text in turns)
         for reply in prompt["replies"]:
-            text = reply["text"]
+            text, kind = reply["text"], reply["kind"]
             identity = sha256(f"{last}\n{text}".encode()).hexdigest()[:12]
-            exchange = Exchange(
-                id=identity, prompt=last, response=text, model=reply["kind"], dialogue=dialogue
-            )
+            exchange = Exchange(id=identity, prompt=last, response=text, model=kind, dialogue=dialogue)
             replies.append(GradedReply(exchange=exchange, score=reply["score"]))
     return tuple(replies)
 

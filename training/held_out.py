@@ -1,11 +1,8 @@
 """Evaluation of a judge on ratings that it was not trained on, with intervals over rating batches.
 
 A batch is ten prompts; of each model one person rated the ten responses. Whole batches are resampled, for all
-models together: responses share a rater, and models share prompts.
-
-Most labels are made from probabilities by rules that use no rating of the split they label. The most probable
-label is Good for almost every response, which measures the mean rating rather than the judge; each rule
-removes that in its own way.
+models together: responses share a rater, and models share prompts. The most probable label is Good for almost
+every response, so most labels are made from probabilities by rules that remove the mean rating.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,13 +66,11 @@ def labels_by_lift(probabilities: Floats, split: NDArray[Any]) -> Integers:
     >>> labels_by_lift(np.array([[0.1, 0.2, 0.7], [0.2, 0.2, 0.6]]), np.array(["a", "a"])).tolist()
     [3, 1]
     """
-    labels = np.empty(len(probabilities), dtype=np.intp)
+    means = np.empty_like(probabilities)
     for name in np.unique(split):
-        inside = split == name
-        means = probabilities[inside].mean(axis=0)
-        lift = probabilities[inside] / np.where(means > 0, means, 1.0)
-        labels[inside] = 1 + np.round(lift, 9).argmax(axis=1)  # rounded, or noise would break ties
-    return labels
+        means[split == name] = probabilities[split == name].mean(axis=0)
+    lift = probabilities / np.where(means > 0, means, 1.0)
+    return 1 + np.round(lift, 9).argmax(axis=1)  # rounded, or noise would break ties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,8 +120,15 @@ class HeldOutEvaluation:
     chosen_models: Levels | None
 
 
+def draw_batches(names: Sequence[Any] | NDArray[Any], draws: int = 1000) -> tuple[Integers, Draws]:
+    """Return each row's batch by number, and draws of batches: none of one, which shows no variation."""
+    unique, batches = np.unique(names, return_inverse=True)
+    rng = np.random.default_rng(0)
+    return batches, resample_clusters(len(unique), rng=rng, draws=draws if len(unique) > 1 else 0)
+
+
 def evaluate_held_out(
-    judges: Mapping[str, HeldOut], *, seed: int = 0, draws: int = 1000, chosen: Sequence[str] = ()
+    judges: Mapping[str, HeldOut], *, draws: int = 1000, chosen: Sequence[str] = ()
 ) -> dict[str, HeldOutEvaluation]:
     """Evaluate every judge on the same rows and the same draws: by response, by model, and over models.
 
@@ -143,11 +145,7 @@ def evaluate_held_out(
     Ranks are taken over all splits together, so a level that shifts from split to split is penalized. With
     fewer than two batches there are no intervals.
     """
-    first = next(iter(judges.values()))
-    names, batches = np.unique(first.batch, return_inverse=True)
-    # One batch does not show how much batches differ: no draws, hence no intervals.
-    count = draws if len(names) > 1 else 0
-    drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=count)
+    batches, drawn = draw_batches(next(iter(judges.values())).batch, draws)
     return {
         name: HeldOutEvaluation(
             responses=len(held_out.rating),

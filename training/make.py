@@ -69,6 +69,8 @@ def make_judge(
     judge. The card records all that decides about the weights, so `rebuild_judge` can make them again.
     """
     recipe = recipes[0]
+    if len(fine_tune.trainable_networks(recipe, data.for_recipe(recipe))) > 1:
+        raise UserError("networks: a judge is exported as one network; set one in networks")
     threads = make_deterministic(threads)
     with disk_errors(folder):
         trained = _train_or_resume(data, recipes, folder, device=device, progress=progress)
@@ -115,8 +117,8 @@ def base_files(name: str, *patterns: str) -> list[Path]:
 
 
 def own_base(recipe: Recipe) -> str:
-    """Return the folder of a base that its publisher does not offer as a file, else an empty text."""
-    return "" if recipe.base in PUBLISHED_BASES else str(find_base(recipe.base))
+    """Return the folder of a base that a judge with adapters has to be told, else an empty text."""
+    return str(find_base(recipe.base)) if recipe.rank and recipe.base not in PUBLISHED_BASES else ""
 
 
 def digest_base(name: str) -> str:
@@ -144,15 +146,14 @@ def _train_or_resume(
             read = data.for_recipe(recipe)
             texts = fine_tune.distillation_texts(read, recipe)
             if not (folder / TARGETS).exists():
-                trained_teachers = [
-                    _train_or_resume(
-                        read, [teacher], folder / TEACHER.format(number), device=device, progress=progress
-                    )
-                    for number, teacher in enumerate(teachers)
+                parts = [folder / TEACHER.format(number) for number in range(len(teachers))]
+                taught = [
+                    _train_or_resume(read, [teacher], part, device=device, progress=progress)
+                    for teacher, part in zip(teachers, parts, strict=True)
                 ]
-                for network in (each for teacher in trained_teachers for each in teacher.networks):
+                for network in (network for trained in taught for network in trained.networks):
                     network.to(device)
-                write_targets(folder / TARGETS, texts, fine_tune.predict_targets(trained_teachers, texts))
+                write_targets(folder / TARGETS, texts, fine_tune.predict_targets(taught, texts))
             targets = read_targets(folder / TARGETS, texts)
         trained = fine_tune.train_judge(data, recipes, targets=targets, device=device, progress=progress)
         for network, path in zip(trained.networks, paths, strict=True):
@@ -187,8 +188,6 @@ def _digests_of(texts: fine_tune.DistillationTexts) -> np.ndarray:
 
 def export_adapter(trained: TrainedNetworks, base: str, folder: Path) -> dict[str, Any]:
     """Write the LoRA adapter and the head of a network; return the card's entries about them and its base."""
-    if len(trained.networks) > 1:
-        raise UserError("networks: adapters are exported as one network; set one in networks")
     save_adapter(trained.networks[0], folder)
     weights = base_files(base)[0]
     own = PublishedBase("", weights.name, digest_file(weights))
@@ -205,7 +204,6 @@ def export(
     """Write a judge's files; return the card's entries about them and about the effect of int8.
 
     The vocabulary of a decoder is pruned to the tokens of these exchanges and of `texts`.
-    Where int8 changes the scores too much an encoder stays in full precision, and `int8` is empty.
     """
     step = max(1, len(exchanges) // COMPARED)
     # Normalized as in scoring, so that only quantization differs; weights are quantized by other replies.
@@ -213,51 +211,41 @@ def export(
         [replace(exchange, response=normalize(exchange.response)) for exchange in exchanges[start::step]]
         for start in (0, step // 2)
     )
-    for network in trained.networks:
-        network.cpu().float()
+    network = trained.networks[0].cpu().float()
     exact = trained.predict(chosen, batch_size=1)
     card: dict[str, Any] = {}
-    names = [MODEL, TOKENIZER]
-    if not trained.tokenizer.is_decoder:
-        onnx_export.export_onnx(trained.networks, trained.tokenizer, folder)
-        full_precision = (folder / MODEL).read_bytes()
-        onnx_export.quantize_onnx(folder / MODEL)
-    elif len(trained.networks) == 1:
-        settings = cast(Any, trained.networks[0].base).config.to_dict()
+    if trained.tokenizer.is_decoder:
+        settings = cast(Any, network.base).config.to_dict()
         card["config"] = {name: settings[name] for name in CONFIG_KEYS}
         pruned = prune_vocabulary(trained, [*exchanges, *texts])
         run = partial(pruned.predict, others[:CALIBRATION_REPLIES], batch_size=1)
         names = onnx_export.write_decoder(pruned.networks[0], pruned.tokenizer, folder, run)
     else:
-        raise UserError("networks: a decoder is exported as one network; set one in networks")
+        names = onnx_export.write_encoder(network, trained.tokenizer, folder)
     quantized = _predict_exported(folder, names, card, chosen)
     # Quantization shifts the level, which a bias restores.
     bias = fine_tune.match_shares(np.log(quantized + 1e-6), exact.mean(axis=0))
     onnx_export.shift_exported(folder / MODEL, bias)
     change = describe_change(exact, _predict_exported(folder, names, card, chosen))
     if change["mean_score"] > MAX_INT8_CHANGE:
-        if trained.tokenizer.is_decoder:
-            raise UserError(
-                f"int8 quantization shifts scores by {change['mean_score']:.3f} on average (limit "
-                f"{MAX_INT8_CHANGE}), so this base cannot be quantized"
-            )
-        (folder / MODEL).write_bytes(full_precision)
-        change = {}
+        raise UserError(
+            f"int8 quantization shifts scores by {change['mean_score']:.3f} on average (limit "
+            f"{MAX_INT8_CHANGE}), so this base cannot be quantized"
+        )
     answer = _predict_exported(folder, names, card, [SAMPLE])[0].round(6).tolist()
     return {"files": hash_files(folder, names), **card, "int8": change, SAMPLE_KEY: answer}
 
 
 def describe_change(exact: np.ndarray, quantized: np.ndarray) -> dict[str, float]:
     """Return how far int8 probabilities deviate from those in full precision."""
-    ratings = np.arange(1, len(LABELS) + 1)
-    change = quantized - exact
-    return {
-        "replies": len(exact),
-        "largest_probability": round(float(np.abs(change).max()), 4),
-        "mean_score": round(float(np.abs(change @ ratings).mean()), 4),
-        "score_correlation": round(float(np.corrcoef(quantized @ ratings, exact @ ratings)[0, 1]), 4),
-        "good_share": round(float(change[:, -1].mean()), 4),
+    ratings, change = np.arange(1, len(LABELS) + 1), quantized - exact
+    figures = {
+        "largest_probability": np.abs(change).max(),
+        "mean_score": np.abs(change @ ratings).mean(),
+        "score_correlation": np.corrcoef(quantized @ ratings, exact @ ratings)[0, 1],
+        "good_share": change[:, -1].mean(),
     }
+    return {"replies": len(exact), **{name: round(float(value), 4) for name, value in figures.items()}}
 
 
 def _predict_exported(

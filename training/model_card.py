@@ -118,45 +118,41 @@ def evaluation_lines(evaluation: Row) -> list[str]:
     if evaluation.get("protocol") == HELD_OUT:
         parts = [name for name in evaluation if name != "protocol"]
         return [
-            line for name in parts for line in (f"## {name}", "", *evaluation_lines(evaluation[name]), "")
+            line for each in parts for line in (f"## {each}", "", *evaluation_lines(evaluation[each]), "")
         ]
     if "own_higher" in evaluation:
+        own, other, constant, higher = (
+            percent(evaluation[name]) for name in ("own", "other", "constant", "own_higher")
+        )
         return [
-            f"Labelled Good: {percent(evaluation['own'])}% of replies under their own prompts, "
-            f"{percent(evaluation['other'])}% under other prompts, and {percent(evaluation['constant'])}% of "
-            "constant replies. A reply scores higher under its own prompt in "
-            f"{percent(evaluation['own_higher'])}%."
+            f"Labelled Good: {own}% of replies under their own prompts, {other}% under other prompts, and "
+            f"{constant}% of constant replies. A reply scores higher under its own prompt in {higher}%."
         ]
     if "sets" in evaluation:
         return _set_lines(evaluation["sets"])
     evaluations = evaluation["evaluations"]
-    metrics = {key: name for key, name in METRICS.items() if key in evaluations[JUDGE]["per_response"]}
-    lines = _table(
-        ("", *metrics.values()),
-        [
-            (name, *(show(figures["per_response"][metric], digits=3) for metric in metrics))
-            for name, figures in evaluations.items()
-        ],
-    )
-    if any(figures["per_response"]["balanced_accuracy"]["value"] is None for figures in evaluations.values()):
+    judge, figures = evaluations[JUDGE], {name: each["per_response"] for name, each in evaluations.items()}
+    metrics = {key: name for key, name in METRICS.items() if key in figures[JUDGE]}
+    rows = [(name, *(show(each[metric]) for metric in metrics)) for name, each in figures.items()]
+    lines = _table(("", *metrics.values()), rows)
+    if any(each["balanced_accuracy"]["value"] is None for each in figures.values()):
         lines += ["", "Balanced accuracy (bal. acc.) is undefined where all replies get one label."]
-    judge = evaluations[JUDGE]
     models = [
         (row["model"], f"{row['people']:.3f}", f"{row['judge']:.3f}", show(row["error"], digits=1, scale=100))
         for row in judge["models"]
     ]
     lines += ["", *_table(("model", "human Good share", "judge's Good share", "error, points"), models)]
-    levels = _levels(judge)
-    mean, guess, among = (levels[key] for key in ("mean_share_error", "guess_error", "guess_error_among"))
-    tfidf = ""
+    levels, tfidf = _levels(judge), ""
+    mean, guess, among = (
+        percent(levels[key]) for key in ("mean_share_error", "guess_error", "guess_error_among")
+    )
     if TFIDF in evaluations:
         tfidf = f"of TF-IDF {100 * _levels(evaluations[TFIDF])['mean_share_error']['value']:.1f}, "
     lines += [
         "",
-        f"Mean error over {', '.join(levels['models'])}: {percent(mean)} points; "
-        f"{tfidf}of guessing the mean of all others "
-        f"{percent(guess)}, of the others among these {percent(among)}. Order of these models: Kendall's "
-        f"tau {show(levels['tau'])}.",
+        f"Mean error over {', '.join(levels['models'])}: {mean} points; {tfidf}of guessing the mean of all "
+        f"others {guess}, of the others among these {among}. Order of these models: Kendall's tau "
+        f"{show(levels['tau'], digits=2)}.",
     ]
     return lines
 

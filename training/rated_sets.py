@@ -74,17 +74,8 @@ def read_rated_set(name: str, folder: Path) -> list[RatedItem]:
         raise UserError(f"unknown rated set {name!r}; known: {', '.join(_SETS)}")
     facts = _SETS[name]
     if not facts.source:
-        return [
-            RatedItem(
-                set=name,
-                exchanges=(reply.exchange,),
-                rating=reply.score,
-                rater=None,
-                system=reply.exchange.model,
-                cluster=reply.exchange.prompt,
-            )
-            for reply in read_written_replies(RECIPES / f"{name}.jsonl")
-        ]
+        written = [(each.exchange, each.score) for each in read_written_replies(RECIPES / f"{name}.jsonl")]
+        return [RatedItem(name, (each,), score, None, each.model, each.prompt) for each, score in written]
     imported = import_source(facts.source, folder / (facts.path or facts.source))
     exchanges = {exchange.id: exchange for exchange in imported.exchanges}
     scores = _scores_by_rater(name, imported)

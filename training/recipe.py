@@ -14,17 +14,13 @@ from empathy_judge.training.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parent / "recipes"
 STUDY = "study"  # among the sets, with the weight 0: no training reads the ratings given with it
-RENAMED = {
-    "ours": "synthetic",
-    "misfits": "wrong_prompt",
-    "pieces": "sentence_dropout",
-    "mixtures": "joined_replies",
-}
+RENAMED = {"ours": "synthetic", "misfits": "wrong_prompt"}  # keys of 0.1
+RENAMED |= {"pieces": "sentence_dropout", "mixtures": "joined_replies"}
 
 
 def _check_set(name: str) -> str:
-    if name not in (*RATED_SETS, STUDY):
-        raise ValueError(f"unknown set {name!r}; known: {', '.join((*RATED_SETS, STUDY))}")
+    if name not in (known := (*RATED_SETS, STUDY)):
+        raise ValueError(f"unknown set {name!r}; known: {', '.join(known)}")
     return name
 
 

@@ -85,12 +85,12 @@ class SetTransfer:
     systems: Sequence[SystemLevel] = ()
 
 
-def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -> SetTransfer:
+def measure_set(items: Sequence[SetItem], *, draws: int = 2000) -> SetTransfer:
     """Measure every judge and rater on the items of one set, with the same draws of clusters."""
     rating = np.array([item.rating for item in items])
     system = np.array([item.system for item in items])
     names, clusters = np.unique([item.cluster for item in items], return_inverse=True)
-    drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=draws)
+    drawn = resample_clusters(len(names), rng=np.random.default_rng(0), draws=draws)
     columns: dict[str, Floats] = {
         "judge": expected_scores(np.array([item.probabilities for item in items])),
         "length": np.array([item.words for item in items]),
@@ -112,12 +112,9 @@ def _measure_system(items: Sequence[SetItem], system: str) -> SystemLevel:
     chosen = [item for item in items if item.system == system]
     low, high = RATED_SETS[chosen[0].set].scale
     judged = np.array([item.probabilities[-1] for item in chosen])
-    human = np.array(
-        [
-            (item.rating - low) / (high - low) if item.label is None else float(item.label == len(LABELS))
-            for item in chosen
-        ]
-    )
+    human = np.array([(item.rating - low) / (high - low) for item in chosen])
+    if chosen[0].label is not None:
+        human = np.array([float(item.label == len(LABELS)) for item in chosen])
     clusters = np.unique([item.cluster for item in chosen], return_inverse=True)[1]
     return SystemLevel(
         system=system,

@@ -56,9 +56,15 @@ class TrainingData:
         """Return a digest of each data set that these recipes read, in whatever order its rows come."""
         digests = {}
         if self.ratings and STUDY not in self.evaluated:
-            digests["ratings"] = digest_ratings(self.ratings)
+            digests["ratings"] = _digest(
+                f"{rated.exchange.content_digest} {rated.rater} {rated.target}" for rated in self.ratings
+            )
         for name in dict.fromkeys(item.set for item in self.items if item.set not in self.evaluated):
-            digests[name] = digest_items(item for item in self.items if item.set == name)
+            digests[name] = _digest(
+                f"{name} {item.exchanges[-1].content_digest} {item.rating}"
+                for item in self.items
+                if item.set == name
+            )
         if self.texts:
             digests["texts"] = _digest(text.content_digest for text in self.texts)
         if any(recipe.synthetic for recipe in recipes):
@@ -76,22 +82,20 @@ class TrainingData:
         counts = Counter(item.set for item in self.items if item.set not in self.evaluated)
         ratings = () if STUDY in self.evaluated else self.ratings
         shares = np.mean([rated.target for rated in ratings], axis=0) if ratings else ()
-        own = {}
+        sets = {
+            name: {"items": count, "licence": RATED_SETS[name].licence, "raters": RATED_SETS[name].raters}
+            for name, count in counts.items()
+        }
         if any(recipe.synthetic for recipe in recipes):
             own = {"graded replies": len(read_graded_replies()), "constants": len(read_constant_replies())}
+            for name, count in own.items():
+                sets[name] = {"items": count, "licence": "CC0", "raters": "language models"}
         return {
             "ratings": len(ratings),
             "raters": len({rated.rater for rated in ratings}),
             "models": sorted({rated.exchange.model for rated in ratings}),
             "shares": {label: round(float(share), 4) for label, share in zip(LABELS, shares, strict=False)},
-            "sets": {
-                name: {"items": count, "licence": RATED_SETS[name].licence, "raters": RATED_SETS[name].raters}
-                for name, count in counts.items()
-            }
-            | {
-                name: {"items": count, "licence": "CC0", "raters": "language models"}
-                for name, count in own.items()
-            },
+            "sets": sets,
         }
 
 
@@ -99,16 +103,6 @@ class TrainingData:
 def training_perturbations() -> tuple[Perturbation, ...]:
     """Return the perturbations of replies that training may use: those of families that no test uses."""
     return tuple(item for item in read_perturbations() if not item.is_test_only)
-
-
-def digest_ratings(ratings: Iterable[RatedExchange]) -> str:
-    """Return a digest of ratings, in whatever order they come."""
-    return _digest(f"{rated.exchange.content_digest} {rated.rater} {rated.target}" for rated in ratings)
-
-
-def digest_items(items: Iterable[RatedItem]) -> str:
-    """Return a digest of rated items, in whatever order they come."""
-    return _digest(f"{item.set} {item.exchanges[-1].content_digest} {item.rating}" for item in items)
 
 
 def _digest(rows: Iterable[str]) -> str:
@@ -133,25 +127,20 @@ def read_training_data(
     published = [name for name in names if RATED_SETS[name].source]
     if published and sets is None:
         needed = [name for name in published if name in trained] or published
-        raise UserError(
-            f"--sets: the recipe uses {', '.join(needed)}; set the folder that has them, or use a recipe "
-            "without [sets]"
-        )
+        raise UserError(f"--sets: the recipe uses {', '.join(needed)}; set the folder that has them")
     if sets and not published:
         raise UserError("--sets: the recipe names no other rated set")
     if not trained and exchanges is None:
         raise UserError("EXCHANGES and RATINGS are missing: replies, and their human ratings")
     evaluated = [name for recipe in recipes for name, weight in recipe.sets.items() if name not in trained]
-    items = {
-        name: read_rated_set(name, sets or Path())
-        for name in names
-        if name in trained or (sets and (sets / RATED_SETS[name].source).exists())
-    }
+    present = [
+        name for name in names if name in trained or (sets and (sets / RATED_SETS[name].source).exists())
+    ]
     return TrainingData(
         ratings=join_ratings(read_exchanges(exchanges), read_ratings(ratings))
-        if exchanges is not None and ratings is not None
+        if exchanges and ratings
         else (),
-        items=[item for name in items for item in items[name]],
+        items=[item for name in present for item in read_rated_set(name, sets or Path())],
         texts=[exchange for path in texts for exchange in read_exchanges(path)],
         evaluated=frozenset(evaluated),
     )

@@ -38,6 +38,7 @@ from empathy_judge.training.examples import (
     join_replies,
     put_constants,
     shuffle_replies,
+    standardize,
 )
 from empathy_judge.training.graded_replies import (
     read_constant_replies,
@@ -116,24 +117,18 @@ def rated(name: str, number: int, rating: float, *, rater: str | None = None, re
     return RatedItem(name, talk, rating, rater, "bot", str(number))
 
 
-def test_ratings_of_a_set_are_standardized_and_a_set_without_weight_is_not_used() -> None:
+def test_ratings_of_a_set_are_standardized_without_the_mean_of_a_rater_of_several() -> None:
     items = [rated("epitome", n, rating) for n, rating in enumerate((0, 0, 6, 6))]
     items += [rated("dstc9", 9, 4.0), rated("ieval", 8, 1.0)]
     examples = from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
     assert [(each.set, each.value, each.weight) for each in examples] == [
         *(("epitome", value, 0.5) for value in (-1.0, -1.0, 1.0, 1.0)),
         ("dstc9", 0.0, 0.3),
-    ]
+    ], "a set without a weight is not used"
     assert not any(each.rater for each in examples), "severity is of the study's raters"
-
-
-def test_a_raters_mean_is_removed_where_one_rated_several_items() -> None:
-    mild = [rated("ieval", n, 2.0 + n, rater="mild") for n in range(4)]
-    harsh = [rated("ieval", 4 + n, 0.0 + n, rater="harsh") for n in range(4)]
+    mild, harsh = ([rated("ieval", n, mean + n, rater=f"{mean}") for n in range(4)] for mean in (2.0, 0.0))
     few = [rated("ieval", 8 + n, 5.0, rater="few") for n in range(2)]
-    items = [*mild, *harsh, *few]
-    examples = from_sets(items, {"ieval": 1.0}, replies=1, chance=random.Random(0))
-    values = [each.value for each in examples]
+    values = standardize([*mild, *harsh, *few]).tolist()
     assert values[:4] == pytest.approx(values[4:8])
     assert values[:4] == sorted(values[:4]) and sum(values[:4]) == pytest.approx(0)
     assert values[8] == values[9] > values[3], "two ratings do not show a person's mean"
@@ -170,17 +165,15 @@ def test_graded_replies_are_drawn_anew_each_epoch_with_their_scores() -> None:
     assert families and not families & test_only
 
 
-def test_the_graded_data_files_are_complete() -> None:
+def test_the_graded_data_files_are_complete_and_named_where_they_are_missing(tmp_path: Path) -> None:
     written = read_written_replies()
     by_talk = Counter((reply.exchange.dialogue, reply.exchange.prompt) for reply in written)
     assert min(by_talk.values()) > 1
     for reply in written:
-        assert 0 <= reply.score <= 100
-        assert len(reply.exchange.dialogue) % 2 == 0, "the speaker starts and ends"
+        assert 0 <= reply.score <= 100 and len(reply.exchange.dialogue) % 2 == 0, (
+            "the speaker starts and ends"
+        )
     assert all(len(digest) >= 12 and 0 <= score <= 100 for digest, score in read_grades().items())
-
-
-def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"missing.*train from the repository.*synthetic = 0"):
         read_written_replies(tmp_path / "graded_replies.jsonl")
 
@@ -193,21 +186,20 @@ def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.Monke
     assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)
 
 
-def test_a_misfit_is_the_same_reply_under_another_prompt_of_its_set() -> None:
+def test_a_wrong_prompt_is_another_prompt_of_the_same_set() -> None:
     ratings = [
         RatedExchange(exchange=replace(WHOLE, prompt=f"p{n}", response=f"r{n}"), target=(0, 0, 1), rater="r")
         for n in range(40)
     ]
-    items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt: no misfit
+    items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt
     examples = from_ratings(ratings)
     examples += from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
     assert add_wrong_prompts(examples, 0.0, random.Random(0)) == examples
     for example in add_wrong_prompts(examples, 1.0, random.Random(0)):
-        own, misfit = example.exchanges[0], example.wrong_prompt
-        assert (misfit is None) == (example.set == "epitome")
-        if misfit:
-            assert misfit.response == own.response
-            assert misfit.prompt != own.prompt and misfit.prompt.startswith("p")
+        own, wrong = example.exchanges[0], example.wrong_prompt
+        assert (wrong is None) == (example.set == "epitome")
+        if wrong:
+            assert wrong.response == own.response and wrong.prompt != own.prompt
     halved = add_wrong_prompts(examples, 0.5, random.Random(0))
     assert 10 < sum(example.wrong_prompt is not None for example in halved) < 32
 

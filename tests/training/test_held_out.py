@@ -71,10 +71,8 @@ def simulated(
     )
 
 
-def evaluated(
-    held_out: HeldOut, seed: int = 0, draws: int = 200, chosen: Sequence[str] = ()
-) -> HeldOutEvaluation:
-    return evaluate_held_out({"ours": held_out}, seed=seed, draws=draws, chosen=chosen)["ours"]
+def evaluated(held_out: HeldOut, draws: int = 200, chosen: Sequence[str] = ()) -> HeldOutEvaluation:
+    return evaluate_held_out({"ours": held_out}, draws=draws, chosen=chosen)["ours"]
 
 
 def test_values_per_response_are_the_metrics_of_their_labels() -> None:

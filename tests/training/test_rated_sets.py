@@ -1,4 +1,4 @@
-"""RatedConversation sets: what is one item, whose word is its rating, and which texts two sets share."""
+"""Rated sets: what is one item, whose word is its rating, and which texts two sets share."""
 
 from dataclasses import replace
 
@@ -74,16 +74,13 @@ def test_talks_and_turns_of_one_source_are_the_same_conversations():
     assert drop_shared([starred], [item(talk("I won.", "Nice!"), "ieval", "failed/1")]) == [starred]
 
 
-def test_an_unknown_set_is_named_with_the_known_ones(tmp_path):
-    with pytest.raises(UserError, match="unknown rated set 'poems'; known: epitome, ieval"):
-        read_rated_set("poems", tmp_path)
-
-
 def test_training_refuses_external_sets_which_can_be_read(tmp_path):
     write_external_sets(tmp_path)
     resort, empo = (read_rated_set(name, tmp_path) for name in EXTERNAL_SETS)
     assert (resort[9].rating, resort[9].others) == (4.5, {"expert-1": 5, "expert-2": 4})
     assert (empo[9].rating, empo[9].cluster, empo[9].system) == (83.5, "1", "m4")
+    with pytest.raises(UserError, match="unknown rated set 'poems'; known: epitome, ieval"):
+        read_rated_set("poems", tmp_path)
     for name in EXTERNAL_SETS:
         with pytest.raises(UserError, match=f"unknown set '{name}'"):
             build_recipe({"sets": {name: 1.0}}, "recipe")

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,28 +37,19 @@ def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None
     assert read_recipe(str(path)) == Recipe(base="x", epochs=7, learning_rate=1.0, sets=sets)
 
 
-def test_a_teacher_with_teachers_is_refused(tmp_path: Path) -> None:
-    one = tmp_path / "one.toml"
-    one.write_text("teachers = ['default']")
-    assert len(lineage(read_recipe("default"))) == 3
-    with pytest.raises(UserError, match="of default, one has teachers itself"):
-        lineage(read_recipe(str(one)))
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("epoch = 3", "epoch: unknown key"),
         ("epochs = 2.5", "epochs: input should be a valid integer"),
-        ("epochs = true", "epochs: input should be a valid integer"),
         ("epochs = 0", "epochs: input should be greater than or equal to 1"),
         ("sets = 3", "sets: input should be a valid dictionary"),
         ("[sets]\npoems = 1", r"sets\.poems: unknown set 'poems'; known: epitome, ieval"),
         ("[sets]\nieval = -1", r"sets\.ieval: input should be greater than or equal to 0"),
-        ("dropout = '0.1'", "dropout: input should be a valid number"),
         ("dropout = nan", "dropout: input should be a finite number"),
         ("networks = []", "networks: value should have at least 1 item"),
         ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'synthetic' or 'labels'"),
+        ("misfits = 0.1", "the key misfits is called wrong_prompt now"),
         ("epochs = ", r"not TOML"),
         ("\x00", r"not TOML"),
     ],
@@ -71,10 +61,15 @@ def test_a_mistake_in_a_recipe_is_named(tmp_path: Path, content: str, said: str)
         read_recipe(str(path))
 
 
-@pytest.mark.parametrize("name", ["defualt", "none.toml"])
-def test_an_unknown_recipe_is_answered_with_those_we_know(name: str) -> None:
-    with pytest.raises(UserError, match=rf"unknown recipe '{name}'; known: default, .*teacher"):
-        read_recipe(name)
+def test_unknown_recipes_and_teachers_with_teachers_are_refused(tmp_path: Path) -> None:
+    for name in ("defualt", "none.toml"):
+        with pytest.raises(UserError, match=rf"unknown recipe '{name}'; known: default, .*teacher"):
+            read_recipe(name)
+    path = tmp_path / "one.toml"
+    path.write_text("teachers = ['default']")
+    assert len(lineage(read_recipe("default"))) == 3
+    with pytest.raises(UserError, match="of default, one has teachers itself"):
+        lineage(read_recipe(str(path)))
 
 
 def test_the_open_recipe_learns_only_from_what_companies_may_use(
@@ -118,23 +113,19 @@ def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> 
     assert {name: again[name] for name in card["evidence"]} == card["evidence"]
 
 
-def read_written(name: str) -> list[dict[str, Any]]:
-    lines = (RECIPES / name).read_text(encoding="utf-8").splitlines()
-    return [reply for line in lines for reply in json.loads(line)["replies"]]
-
-
-def test_grades_of_chats_rise_with_length_as_the_docs_say() -> None:
-    replies = read_written("chats.jsonl")
-    words, scores = zip(*((len(reply["text"].split()), reply["score"]) for reply in replies), strict=True)
-    assert spearmanr(words, scores).statistic == pytest.approx(0.45, abs=0.005)
-
-
-def test_in_scenes_quality_depends_neither_on_length_nor_on_manner() -> None:
-    replies = read_written("scenes.jsonl")
-    words = np.array([len(reply["text"].split()) for reply in replies])
-    scores = np.array([reply["score"] for reply in replies])
-    assert len({reply["text"] for reply in replies}) == len(replies) > 2000
-    assert np.mean(words > 80) > 1 / 3 and abs(spearmanr(words, scores).statistic) < 0.1
-    for manner in {reply["manner"] for reply in replies}:
-        own = scores[[reply["manner"] == manner for reply in replies]]
+def test_chats_and_scenes_are_as_the_docs_say() -> None:
+    """Grades of chats rise with length; those of scenes depend neither on length nor on manner."""
+    chats, scenes = (
+        [reply for line in lines for reply in json.loads(line)["replies"]]
+        for lines in ((RECIPES / name).read_text("utf-8").splitlines() for name in ("chats.jsonl", "scenes.jsonl"))
+    )
+    ranks = []
+    for replies in (chats, scenes):
+        words = np.array([len(reply["text"].split()) for reply in replies])
+        scores = np.array([reply["score"] for reply in replies])
+        ranks.append(spearmanr(words, scores).statistic)
+    assert ranks == [pytest.approx(0.45, abs=0.005), pytest.approx(0, abs=0.1)]
+    assert len({reply["text"] for reply in scenes}) == len(scenes) > 2000 and np.mean(words > 80) > 1 / 3
+    for manner in {reply["manner"] for reply in scenes}:
+        own = scores[[reply["manner"] == manner for reply in scenes]]
         assert len(own) < 20 or abs(own.mean() - scores.mean()) < 15

@@ -65,13 +65,10 @@ def test_adapters_are_saved_without_their_base(tmp_path: Path, decoder: Recipe) 
     assert np.abs(after - before).max() < 1e-3  # saved in half precision
 
 
-def test_two_networks_and_too_large_files_are_refused(
+def test_too_large_files_are_refused(
     tmp_path: Path, decoder: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, tokenizer = make_network(decoder)
-    reply = [Exchange(id="1", prompt="rain", response="hug")]
-    with pytest.raises(UserError, match="a decoder is exported as one network"):
-        export(TrainedNetworks([network, network], tokenizer), tmp_path, reply)
     base: Any = network.base
     width = base.config.hidden_size
     base.embed_tokens = torch.nn.Embedding(25_000 // width, width)  # more than its graph takes

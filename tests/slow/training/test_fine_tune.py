@@ -103,8 +103,7 @@ def contrast(probabilities: np.ndarray) -> np.ndarray:
 def test_the_planted_signal_is_learned(trained: TrainedNetworks, unseen: list[Exchange]) -> None:
     assert min(auc(trained, unseen)) > 0.9
     said = trained.predict(unseen)
-    assert said.shape == (24, 3)
-    assert said.sum(axis=1) == pytest.approx(1)
+    assert said.shape == (24, 3) and said.sum(axis=1) == pytest.approx(1)
     assert trained.predict([]).shape == (0, 3)
 
 
@@ -116,17 +115,11 @@ def test_lora_adapters_learn_it_too_and_the_base_stays_frozen(
     assert min(auc(trained, unseen)) > 0.9
     (network,) = trained.networks
     before = dict(load_base(str(tiny_decoder))[0].named_parameters())
-    frozen = 0
     for name, parameter in network.base.named_parameters():
-        if ".lora_" in name:
-            assert parameter.requires_grad
-            assert parameter.abs().sum() > 0
-        else:
-            frozen += 1
-            assert not parameter.requires_grad
-            own = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
-            assert torch.equal(parameter, before[own])
-    assert frozen == len(before)
+        own = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+        assert parameter.requires_grad == (".lora_" in name)
+        assert parameter.abs().sum() > 0 if ".lora_" in name else torch.equal(parameter, before.pop(own))
+    assert not before
 
 
 def test_the_same_seed_gives_the_same_judge_and_two_networks_are_averaged(
@@ -135,9 +128,7 @@ def test_the_same_seed_gives_the_same_judge_and_two_networks_are_averaged(
     shown = give(from_ratings(seen))
     first, again, other = (fine_tune(shown, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1))
     both = fine_tune(shown, replace(brief, networks=["all", "all"]))
-    assert np.array_equal(first, again)
-    assert not np.allclose(first, other)
-    assert len(both.networks) == 2
+    assert np.array_equal(first, again) and not np.allclose(first, other) and len(both.networks) == 2
     assert both.predict(unseen) == pytest.approx((first + other) / 2, abs=1e-6)
 
 
@@ -163,28 +154,19 @@ def test_severe_raters_are_found(
     def is_harsh(rater: str) -> bool:
         return int(rater.split("-")[1]) % 2 == 1
 
-    planted = [
-        replace(
-            example,
-            exchange=replace(
-                example.exchange,
-                prompt="rain",
-                situation=None,
-                response=speak(example.target.index(1.0), random.Random(0)),
-            ),
-            target=(*example.target[1:], 0.0)
-            if is_harsh(example.rater) and not example.target[0]
-            else example.target,
-        )
-        for example in examples
-    ]
+    planted = []
+    for example in examples:
+        response = speak(example.target.index(1.0), random.Random(0))
+        exchange = replace(example.exchange, prompt="rain", situation=None, response=response)
+        is_lowered = is_harsh(example.rater) and not example.target[0]
+        target = (*example.target[1:], 0.0) if is_lowered else example.target
+        planted.append(replace(example, exchange=exchange, target=target))
     fine_tune(give(from_ratings(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
     (effects,) = kept
+    severity = effects.severity.tolist()
     for model in ("ada", "bea/2", "cyd"):
-        severity = effects.severity.tolist()
         own = {rater: severity[n] for rater, n in effects.raters.items() if rater.endswith(model)}
-        harsh = [value for rater, value in own.items() if is_harsh(rater)]
-        others = [value for rater, value in own.items() if not is_harsh(rater)]
+        harsh, others = ([own[rater] for rater in own if is_harsh(rater) == kind] for kind in (True, False))
         assert len(harsh) == len(others) == 5
         assert np.mean(harsh) < -0.2 < 0.2 < np.mean(others), own
 
@@ -292,31 +274,27 @@ def test_each_network_uses_the_data_that_its_recipe_names(
     def fine_tune(make_examples: Any, recipe: Recipe, **_: object) -> TrainedNetworks:
         for name in recipe.networks:
             examples = make_examples(name, random.Random(0))
-            used_by[name] = {example.set for example in examples}
-            if any(not math.isnan(example.grade) for example in examples):
-                used_by[name].add(GRADES)
+            graded = {GRADES for example in examples if not math.isnan(example.grade)}
+            used_by[name] = {example.set for example in examples} | graded
         raise StopIteration
 
-    monkeypatch.setattr("empathy_judge.training.fine_tune.fine_tune", fine_tune)
-    monkeypatch.setattr(graded_replies, "read_grades", lambda: dict.fromkeys(graded, 50.0))
-    graded = [example.exchange.content_digest for example in seen]
-    recipe = replace(
-        lineage(taught_recipe)[1], networks=list(get_args(NetworkData)), synthetic=0.5, grades=1.0
-    )
-    with pytest.raises(StopIteration):
-        train_judge(replace(corpus, ratings=seen), [recipe])
-    sets = {item.set for item in corpus.items if recipe.sets.get(item.set)}
-    assert sets
-    assert used_by == {
-        "all": {"", GRADES, SYNTHETIC, *sets},
-        "sets": {"", GRADES, *sets},
-        "synthetic": {"", GRADES, SYNTHETIC},
-        "labels": {""},
-    }
-    used_by.clear()
-    with pytest.raises(StopIteration):
-        train_judge(replace(corpus, ratings=[]), [recipe])
-    assert list(used_by) == ["all", "sets", "synthetic"], "without ratings there are no labels"
+    grades = {example.exchange.content_digest: 50.0 for example in seen}
+    monkeypatch.setattr(fine_tuning, "fine_tune", fine_tune)
+    monkeypatch.setattr(graded_replies, "read_grades", lambda: grades)
+    networks = list(get_args(NetworkData))
+    recipe = replace(lineage(taught_recipe)[1], networks=networks, synthetic=0.5, grades=1.0)
+    for ratings, used in ((seen, networks), ([], [name for name in networks if name != "labels"])):
+        used_by.clear()
+        with pytest.raises(StopIteration):
+            train_judge(replace(corpus, ratings=ratings), [recipe])
+        assert list(used_by) == used, "without ratings there are no labels"
+        if ratings:
+            assert used_by == {
+                "all": {"", GRADES, SYNTHETIC, "epitome", "ieval"},
+                "sets": {"", GRADES, "epitome", "ieval"},
+                "synthetic": {"", GRADES, SYNTHETIC},
+                "labels": {""},
+            }
 
 
 def test_no_data_and_unreadable_bases_are_refused(
@@ -326,14 +304,15 @@ def test_no_data_and_unreadable_bases_are_refused(
 
     with pytest.raises(UserError, match="nothing is left to train on"):
         train_judge(TrainingData(), [tiny_recipe])
-    with pytest.raises(
-        UserError, match=r"unknown base 'none'; known: minilm, smollm2, qwen2\.5-coder-1\.5b, or"
-    ):
-        load_base("none")
-    with pytest.raises(UserError, match=r"not the folder of a base \(config.json and tokenizer.json missing"):
-        load_base(str(tmp_path))
+    with pytest.raises(UserError, match="is an encoder; LoRA adapters are for decoders"):
+        fine_tune(give([]), replace(tiny_recipe, rank=2))
     sizes = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 4}
-    RobertaModel(RobertaConfig(vocab_size=9, **sizes)).save_pretrained(tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
-    with pytest.raises(UserError, match="a roberta base; encoders must be of the kind bert"):
-        load_base(str(tmp_path))
+    RobertaModel(RobertaConfig(vocab_size=9, **sizes)).save_pretrained(tmp_path / "roberta")
+    (tmp_path / "roberta" / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
+    for base, message in (
+        ("none", r"unknown base 'none'; known: minilm, smollm2, qwen2\.5-coder-1\.5b, or"),
+        (tmp_path, r"not the folder of a base \(config.json and tokenizer.json missing"),
+        (tmp_path / "roberta", "a roberta base; encoders must be of the kind bert"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_base(str(base))

@@ -81,7 +81,9 @@ def without_numbers(judgments: Any) -> list[Judgment]:
     return [replace(item, probabilities=None, score=None, label=None) for item in judgments]
 
 
-def test_both_devices_agree(toy: Path, on_gpu: ClassifierJudge, exchanges: list[Exchange]) -> None:
+def test_both_devices_agree_whatever_shares_a_batch(
+    toy: Path, on_gpu: ClassifierJudge, exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """States are int8 on the CPU, so probabilities differ a little; everything else is equal."""
     on_cpu = ClassifierJudge(weights=str(toy), device="cpu")
     gpu, cpu = on_gpu.judge_many(exchanges), on_cpu.judge_many(exchanges)
@@ -93,14 +95,8 @@ def test_both_devices_agree(toy: Path, on_gpu: ClassifierJudge, exchanges: list[
     assert "suspected injection" in str(gpu[5].rationale) and "longer than" in str(gpu[5].rationale)
     assert on_gpu.version == on_cpu.version, "so that one calibration applies to both"
     assert on_gpu.predict(exchanges[0]) == pytest.approx(list(probabilities(gpu)[0]), abs=1e-5)
-
-
-def test_batches_do_not_change_judgments(
-    on_gpu: ClassifierJudge, exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = probabilities(on_gpu.judge_many(exchanges))
     monkeypatch.setattr(Decoder, "batch_tokens", 1)
-    assert np.abs(probabilities(on_gpu.judge_many(exchanges)) - together).max() < 2e-6
+    assert np.abs(probabilities(on_gpu.judge_many(exchanges)) - probabilities(gpu)).max() < 2e-6
 
 
 def test_the_pool_scores_a_file_in_order_and_resumes(
@@ -131,15 +127,13 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
     assert without_numbers(again.judgments()) == without_numbers(judged)
 
 
-def test_auto_takes_the_gpu_for_many_replies_only(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
+def test_auto_takes_the_gpu_for_many_replies_only_and_no_config_is_refused(
+    toy: Path, on_gpu: ClassifierJudge
+) -> None:
     few, many = (ClassifierJudge(weights=str(toy)) for _ in range(2))
     few.prepare(10)
     many.prepare(1_000_000)
     assert (few.device, many.device) == ("cpu", "cuda")
-
-
-def test_a_judge_without_a_config_names_the_fix(toy: Path, on_gpu: ClassifierJudge) -> None:
     del on_gpu.decoder, on_gpu.card["config"]
     with pytest.raises(UserError, match="--device cpu"):
         on_gpu.judge_many([Exchange(id="1", prompt="I lost my job.", response="I am so sorry.")])

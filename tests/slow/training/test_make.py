@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from click.testing import Result
 
 import empathy_judge.training.make as making
+from empathy_judge.data.errors import UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.judge import ClassifierJudge
-from empathy_judge.judge.classifier.preprocessing import normalize, write_context
+from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.onnx_model import CARD, read_card
-from empathy_judge.training.export import SingleExchangeModel
 from empathy_judge.training.make import make_judge
 from empathy_judge.training.model_card import DEFAULT_TEXT
-from empathy_judge.training.network import TrainedNetworks, load_base, load_network, make_network, pad_tokens
+from empathy_judge.training.network import TrainedNetworks, load_network
 from empathy_judge.training.recipe import Recipe, lineage
 from empathy_judge.training.training_data import TrainingData
 
@@ -59,12 +58,10 @@ def test_int8_stays_close_to_the_network(
     assert np.abs(change.mean(axis=0)).max() < 1e-3, "the level is restored"
 
 
-def test_a_judge_is_not_trained_again_and_stays_in_full_precision_where_int8_costs_too_much(
+def test_a_judge_is_not_trained_again_nor_made_where_int8_costs_too_much(
     tmp_path: Path,
     made_judge: tuple[Path, Result],
-    saved: TrainedNetworks,
     examples: list[RatedExchange],
-    exchanges: list[Exchange],
     tiny_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -72,26 +69,19 @@ def test_a_judge_is_not_trained_again_and_stays_in_full_precision_where_int8_cos
 ) -> None:
     folder = tmp_path / "judge"
     shutil.copytree(made_judge[0], folder)
-    monkeypatch.setattr(making, "MAX_INT8_CHANGE", -1.0)
     monkeypatch.setattr(making.fine_tune, "train_judge", None)
+    data = TrainingData(ratings=examples)
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
-        card = make_judge(TrainingData(ratings=examples), [tiny_recipe], folder, text=TEXT)
-    assert card["int8"] == {}
-    assert card["caveat"].endswith("was not measured.")
-    assert predicted(folder, exchanges) == pytest.approx(saved.predict(exchanges), abs=1e-4)
-    assert read_card(folder) == card
+        card = make_judge(data, [tiny_recipe], folder, text=TEXT)
+    assert card["caveat"].endswith("was not measured.") and read_card(folder) == card
     assert caplog.messages == [] and capfd.readouterr() == ("", ""), "no noise from the exporter"
-
-
-def test_the_export_of_two_networks_is_their_mean(exchanges: list[Exchange], tiny_recipe: Recipe) -> None:
-    networks = [make_network(tiny_recipe)[0].eval() for _ in range(2)]
-    trained = TrainedNetworks(networks, load_base(tiny_recipe.base)[1])
-    tokens = trained.tokenizer.encode(write_context(exchanges[0]), exchanges[0].response)
-    ids, _, segments = pad_tokens([tokens], torch.device("cpu"))
-    with torch.no_grad():
-        mean = SingleExchangeModel(trained.networks)(ids, segments)
-    assert mean.numpy() == pytest.approx(trained.predict(exchanges[:1]), abs=1e-6)
+    monkeypatch.setattr(making, "MAX_INT8_CHANGE", -1.0)
+    with pytest.raises(UserError, match="this base cannot be quantized"):
+        make_judge(data, [tiny_recipe], folder, text=TEXT)
+    with pytest.raises(UserError, match="exported as one network"):
+        make_judge(data, [replace(tiny_recipe, networks=["all", "all"])], tmp_path / "two", text=TEXT)
+    assert read_card(folder) == card and not (tmp_path / "two").exists()
 
 
 def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(

@@ -63,60 +63,41 @@ def test_a_long_context_is_read_at_both_ends(tiny_tokenizer: Path, is_decoder: b
     context = "word1 " * CONTEXT_START + "word2 " * 500 + "word3 " * CONTEXT_END
     said = words(tokenizer, tokenizer.encode(context, "hug").ids).split()
     assert (said.count("word1"), said.count("word2"), said.count("word3")) == (CONTEXT_START, 0, CONTEXT_END)
-    assert said.index("word3") - max(n for n, word in enumerate(said) if word == "word1") == 2, (
-        "a gap is seen"
-    )
+    gap = said.index("word3") - max(n for n, word in enumerate(said) if word == "word1")
+    assert gap == 2, "a gap is seen"
     short = "word1 " * CONTEXT_START + "word3 " * CONTEXT_END
     said = words(tokenizer, tokenizer.encode(short, "hug").ids)
     assert "[UNK]" not in said, "what fits has no gap"
 
 
-def test_a_decoder_reads_a_whole_reply_up_to_640_tokens(one_text: ReplyTokenizer) -> None:
+def test_a_reply_is_cut_behind_what_fits(pairs: ReplyTokenizer, one_text: ReplyTokenizer) -> None:
     whole = "word1 " * 639 + "word2"
     tokens = one_text.encode("Speaker: rain " * 500, whole)
-    assert words(one_text, tokens.ids).endswith("word1 word2 empathy :")
-    assert not tokens.cut
+    assert words(one_text, tokens.ids).endswith("word1 word2 empathy :") and not tokens.cut
     longer = one_text.encode("Speaker: rain", f"{whole} word3")
-    assert longer.cut
-    assert "word3" not in words(one_text, longer.ids)
+    assert longer.cut and "word3" not in words(one_text, longer.ids)
     assert longer.ids[-2:] == tokens.ids[-2:], "the question stands at the end all the same"
+    for response in ("word1 " * 16_666, "a" * 100_000, " " * 99_999 + "x", "." * 100_000):
+        tokens = one_text.encode("Speaker: rain", response)
+        assert tokens.cut and len(tokens.ids) <= CONTEXT_START + CONTEXT_END + RESPONSE_TOKENS + 8
+    room = ENCODER_TOKENS - 3 - CONTEXT_START - CONTEXT_END - 1  # of an encoder; one for the gap
+    for count in (room, room + 1):
+        tokens = pairs.encode("word1 " * 500, "word4 " * count)
+        assert len(tokens.ids) == len(tokens.segments) == ENCODER_TOKENS and tokens.cut == (count > room)
 
 
-def test_an_encoder_reads_what_fits_and_says_what_does_not(pairs: ReplyTokenizer) -> None:
-    room = ENCODER_TOKENS - 3 - CONTEXT_START - CONTEXT_END - 1  # one for the gap
-    context = "word1 " * 500
-    whole = pairs.encode(context, "word4 " * room)
-    assert len(whole.ids) == len(whole.segments) == ENCODER_TOKENS
-    assert not whole.cut
-    cut = pairs.encode(context, "word4 " * (room + 1))
-    assert len(cut.ids) == ENCODER_TOKENS
-    assert cut.cut
-
-
-@pytest.mark.parametrize("response", ["word1 " * 16_666, "a" * 100_000, " " * 99_999 + "x", "." * 100_000])
-def test_the_longest_reply_is_cut(one_text: ReplyTokenizer, response: str) -> None:
-    tokens = one_text.encode("Speaker: rain", response)
-    assert len(tokens.ids) <= CONTEXT_START + CONTEXT_END + RESPONSE_TOKENS + 8
-    assert tokens.cut, "even where it comes to few tokens, its end was not read"
-
-
-def test_a_context_is_all_that_came_before_in_order() -> None:
+def test_a_context_is_all_that_came_before_without_what_training_drops() -> None:
     assert write_context(EXCHANGE) == (
         "Feeling: happy.\nSituation: word2\nListener: word4\nSpeaker: word3 rain"
     )
     assert write_context(Exchange(id="1", prompt="rain", response="hug", emotion="")) == "Speaker: rain"
-
-
-def test_training_drops_emotion_and_situation_each_on_its_own() -> None:
     bare = write_context(EXCHANGE, chance=random.Random(0), drop=1.0)
     assert bare == "Listener: word4\nSpeaker: word3 rain", "what was said is never dropped"
     chance = random.Random(0)
     contexts = [write_context(EXCHANGE, chance=chance, drop=0.3) for _ in range(2000)]
-    has_emotion = np.array(["Feeling" in context for context in contexts])
-    has_situation = np.array(["Situation" in context for context in contexts])
-    assert has_emotion.mean() == pytest.approx(0.7, abs=0.04)
-    assert has_situation.mean() == pytest.approx(0.7, abs=0.04)
-    assert (has_emotion & has_situation).mean() == pytest.approx(0.49, abs=0.04)
+    has = [np.array([word in context for context in contexts]) for word in ("Feeling", "Situation")]
+    assert [each.mean() for each in has] == pytest.approx([0.7, 0.7], abs=0.04)
+    assert (has[0] & has[1]).mean() == pytest.approx(0.49, abs=0.04)
 
 
 class Recorder:

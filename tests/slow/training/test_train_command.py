@@ -75,24 +75,12 @@ def test_a_trial_prints_and_saves_every_figure_and_is_not_run_twice(
     assert json.loads(as_json.stdout) == evaluation
 
 
-@pytest.fixture(scope="module")
-def sets_apart(
-    tmp_path_factory: pytest.TempPathFactory,
-    train: Train,
-    write_recipe: Write,
-    taught_recipe: Recipe,
-    sets_folder: Path,
-) -> tuple[list[object], Path, Result]:
-    """The options of a trial with a teacher and other sets, its folder, and the command's result."""
-    folder = tmp_path_factory.mktemp("sets-apart") / "trial"
-    options = ["--recipe", write_recipe(taught_recipe), "--sets", sets_folder]
-    return options, folder, train(*options, "--cross-validate", "--out", folder)
-
-
 def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_with_that(
-    tmp_path: Path, train: Train, sets_apart: tuple[list[object], Path, Result], sets_folder: Path
+    tmp_path: Path, train: Train, write_recipe: Write, taught_recipe: Recipe, sets_folder: Path
 ) -> None:
-    options, folder, done = sets_apart
+    folder, recipe, out = tmp_path / "cv", write_recipe(taught_recipe), ("--out", tmp_path / "out")
+    options = ["--recipe", recipe, "--sets", sets_folder]
+    done = train(*options, "--cross-validate", "--out", folder)
     assert done.exit_code == 0, done.output
     *begun, last = notes(done)
     assert begun == [f"training part-{n} ({n + 1} of 3)" for n in range(3)]
@@ -107,19 +95,13 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     made = train(*options, "--cv-results", folder, "--out", tmp_path / "judge")
     assert made.exit_code == 0, made.output
     card = read(tmp_path / "judge" / "card.json")
-    assert {name: facts["items"] for name, facts in card["trained_on"]["sets"].items()} == {
-        "epitome": 60,
-        "ieval": 48,
-    }
+    counts = {name: facts["items"] for name, facts in card["trained_on"]["sets"].items()}
+    assert counts == {"epitome": 60, "ieval": 48}
     assert list(card["provenance"]["digests"]) == ["ratings", "epitome", "ieval"]
     sections = [line for line in made.stdout.splitlines() if line.startswith(("## ", "**Also"))]
-    assert sections[:2] == [
-        "**Also trained on** epitome (60, research use only), ieval (48, CC BY).",
-        "## sets-apart",
-    ]
-    assert "| ieval | 48 | " in made.stdout
+    assert sections[0] == "**Also trained on** epitome (60, research use only), ieval (48, CC BY)."
+    assert sections[1] == "## sets-apart" and "| ieval | 48 | " in made.stdout
     # A recipe that needs sets, or does not, is answered by name.
-    recipe, out = options[1], ("--out", tmp_path / "out")
     refused(train("--recipe", recipe, *out), "--sets: the recipe uses epitome, ieval; set the folder")
     refused(train("--recipe", recipe, "--sets", tmp_path, *out), "epitome")
     refused(train("--sets", sets_folder, *out), "names no other rated set")
@@ -140,8 +122,7 @@ def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
     assert row["parties"]["judge"]["spearman"]["value"] > 0.4, "the planted word is the same in both"
     readme = (tmp_path / "judge" / "README.md").read_text()
     assert "no human labels" in readme and "| epitome | 60 | " in readme
-    kept = [row["set"] for row in read_rows(tmp_path / "judge")]
-    assert kept == ["epitome"] * 60
+    assert [row["set"] for row in read_rows(tmp_path / "judge")] == ["epitome"] * 60
     (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{tmp_path / 'judge'}'\n")
     assert run("score", SAMPLES, "--judge", "mine.toml", "--limit", "4").exit_code == 0
 
@@ -168,11 +149,9 @@ def test_a_judge_is_made_with_its_card_and_scores(
     summary = json.loads(scored.stdout)
     assert card["caveat"] in summary["caveats"]
     assert summary["counts"] == {"judged": 120, "unscored": 0, "set_aside": 0}
-    judged = [json.loads(line) for line in Path("run/judgments.jsonl").read_text().splitlines()]
+    judged = [json.loads(line)["label"] for line in Path("run/judgments.jsonl").read_text().splitlines()]
     exchanges = [json.loads(line) for line in rated_files[0].read_text().splitlines()]
-    warm = [
-        row["label"] for row, exchange in zip(judged, exchanges, strict=True) if "hug" in exchange["response"]
-    ]
+    warm = [label for label, each in zip(judged, exchanges, strict=True) if "hug" in each["response"]]
     assert warm.count("Good") > 0.9 * len(warm)
     version = load_judge("my.toml").version
     assert version == ClassifierJudge(weights=str(folder)).version != ClassifierJudge().version
@@ -189,19 +168,18 @@ def test_a_judge_is_rebuilt_from_its_card_bit_by_bit(
     taught_recipe: Recipe,
     write_recipe: Write,
 ) -> None:
-    decoder = replace(tiny_recipe, base=str(tiny_decoder), epochs=1)
-    recipe, sets = {
-        "encoder": (replace(tiny_recipe, epochs=1, seed=3), ()),
-        "decoder": (decoder, ()),
-        "distilled": (replace(taught_recipe, epochs=1), ("--sets", sets_folder)),
+    recipe = {
+        "encoder": replace(tiny_recipe, seed=3),
+        "decoder": replace(tiny_recipe, base=str(tiny_decoder)),
+        "distilled": taught_recipe,
     }[kind]
-    options = ("--recipe", write_recipe(recipe), "--device", "cpu", *sets)
-    made = run("train", *rated_files, *options, "--out", tmp_path / "made")
+    sets = ("--sets", sets_folder) if kind == "distilled" else ()
+    path = write_recipe(replace(recipe, epochs=1))
+    made = run("train", *rated_files, "--recipe", path, "--device", "cpu", *sets, "--out", "made")
     assert made.exit_code == 0, made.output
-    card_path = tmp_path / "made" / ("card.json" if kind == "encoder" else "")
-    again = run("train", *rated_files, *sets, "--from-card", card_path, "--out", tmp_path / "again")
-    assert again.exit_code == 0, again.output
-    assert "identical" in again.stdout
+    card_path = "made/card.json" if kind == "encoder" else "made"
+    again = run("train", *rated_files, *sets, "--from-card", card_path, "--out", "again")
+    assert again.exit_code == 0 and "identical" in again.stdout, again.output
     card = read(tmp_path / "made" / "card.json")
     assert read(tmp_path / "again" / "card.json") == card
     for name in card["files"]:
@@ -216,39 +194,34 @@ def test_a_rebuild_refuses_other_data_other_files_and_cards_that_record_too_litt
     tiny_toml: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder, _ = made_judge
     exchanges, ratings = rated_files
+    original, other = read(made_judge[0] / "card.json"), tmp_path / "other"
+    shutil.copytree(made_judge[0], other)
+
+    def rebuild(card: object, *options: object, rated: Path = ratings) -> Result:
+        (other / "card.json").write_text(json.dumps(card))
+        return run("train", exchanges, rated, "--from-card", other, "--out", "out", *options)
+
     fewer = tmp_path / "fewer.jsonl"
     fewer.write_text("".join(ratings.read_text().splitlines(keepends=True)[:-1]))
-    options = ("--from-card", folder, "--out", tmp_path / "out")
-    refused(run("train", exchanges, fewer, *options), "ratings: not the data on the card (digest ")
-    refused(run("train", *rated_files, "--recipe", tiny_toml, *options), "--recipe: not with --from-card")
-    changed = read(folder / "card.json")
-    changed["provenance"]["bases"] = dict.fromkeys(changed["provenance"]["bases"], "0" * 64)
-    (tmp_path / "card.json").write_text(json.dumps(changed))
-    refused(run("train", *rated_files, "--from-card", tmp_path, "--out", "out"), "base ")
+    refused(rebuild(original, rated=fewer), "ratings: not the data on the card (digest ")
+    refused(rebuild(original, "--recipe", tiny_toml), "--recipe: not with --from-card")
+    recorded, recipe = original["provenance"], original["recipe"]
+    bases = dict.fromkeys(recorded["bases"], "0" * 64)
+    refused(rebuild(original | {"provenance": recorded | {"bases": bases}}), "base ")
+    refused(rebuild(original | {"recipe": recipe | {"style": True}}), "card.json: recipe: ")
+    refused(rebuild(original | {"recipe": recipe | {"ours": 1.0}}), "the key ours is called synthetic now")
+    without = {key: value for key, value in original.items() if key != "provenance"}
+    refused(rebuild(without), "records no digests of its training data")
     # Another seed stands for another machine.
-    other = tmp_path / "other"
-    shutil.copytree(folder, other)
-    changed = read(folder / "card.json")
-    changed["recipe"]["seed"] += 1
-    changed["provenance"]["packages"]["torch"] = "1.0"
-    (other / "card.json").write_text(json.dumps(changed))
-    differing = run("train", *rated_files, "--from-card", other, "--out", tmp_path / "out")
+    packages = recorded["packages"] | {"torch": "1.0"}
+    changed = original | {"recipe": recipe | {"seed": 1}, "provenance": recorded | {"packages": packages}}
+    differing = rebuild(changed)
     assert differing.exit_code == 5 and "P(Good) differs by " in differing.stderr
     assert "torch " in differing.stderr
     monkeypatch.setattr("empathy_judge.training.make.MAX_REBUILT_CHANGE", 1.0)
-    near = run("train", *rated_files, "--from-card", other, "--out", tmp_path / "out")
+    near = rebuild(changed)
     assert near.exit_code == 0 and "P(Good) differs by " in near.stdout
-    changed["recipe"]["style"] = True
-    (tmp_path / "card.json").write_text(json.dumps(changed))
-    del changed["provenance"]
-    (other / "card.json").write_text(json.dumps(changed))
-    for path, message in (
-        (tmp_path, "card.json: recipe: "),
-        (other, "records no digests of its training data"),
-    ):
-        refused(run("train", *rated_files, "--from-card", path, "--out", "out"), message)
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
@@ -260,9 +233,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     tiny_toml: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exchanges, _ = rated_files
-    out = ("--out", tmp_path / "out")
-    trial_folder, _ = trial
+    (exchanges, _), (trial_folder, _), out = rated_files, trial, ("--out", tmp_path / "out")
     for done, message in (
         (
             train(*out, "--seed", 1, "--cv-results", trial_folder),
@@ -280,6 +251,8 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
         (train(*out, "--device", "abacus"), "--device: no 'abacus' here; use cpu"),
         (train(*out, "--texts", "none.jsonl"), "has no teacher to label them"),
         (train(*out, "--average-with-default"), "only for LoRA adapters"),
+        (train(*out, "--part", 1), "--part: not with the making of a judge"),
+        (train(*out, "--cross-validate", "--card-text", tiny_toml), "--card-text: not with --cross-validate"),
         (train("--out", trial_folder), "contains something other than a judge"),
         (train("--seed", 9, "--out", made_judge[0]), "contains a judge with another recipe"),
         (train("--cross-validate", "--out", made_judge[0]), "something other than a cross-validation"),
