@@ -253,7 +253,8 @@ def make_batches(
     window = recipe.batch_size * 16
     chunks = [order[start : start + window] for start in range(0, len(order), window)]
     order = [index for chunk in chunks for index in sorted(chunk, key=size.__getitem__)]
-    batches = _fill(order, size, [len(several) for several in replies], recipe.batch_size)
+    texts = [len(several) for several in replies]
+    batches = networks.cut_batches(order, size, recipe.batch_size, TRAINING_BATCH_TOKENS, texts)
     chance.shuffle(batches)
     to_tensor = partial(torch.tensor, device=device)
     for batch in batches:
@@ -271,19 +272,6 @@ def make_batches(
             grade=to_tensor([each.grade for each in chosen]),
             is_wrong_prompt=to_tensor(list(chain.from_iterable(wrong))),
         )
-
-
-def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], limit: int) -> list[list[int]]:
-    """Cut examples into batches of `limit`, or fewer where they are long, so that a step fits memory."""
-    batches: list[list[int]] = [[]]
-    longest = rows = 0
-    for index in order:
-        longest, rows = max(longest, size[index]), rows + replies[index]
-        if batches[-1] and (len(batches[-1]) == limit or longest * rows > TRAINING_BATCH_TOKENS):
-            batches.append([])
-            longest, rows = size[index], replies[index]
-        batches[-1].append(index)
-    return batches
 
 
 def _make_optimizer(network: JudgeNetwork, effects: RatingEffects, recipe: Recipe) -> torch.optim.Optimizer:

@@ -86,25 +86,38 @@ class TrainedNetworks:
     def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         """Return each network's probabilities: [networks, exchanges, 3]."""
         tokens = self.tokenizer.encode_all([(write_context(item), item.response) for item in exchanges])
-        order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
+        lengths = [len(item.ids) for item in tokens]
+        order = sorted(range(len(tokens)), key=lengths.__getitem__)
         probabilities = np.zeros((len(self.networks), len(tokens), 3))
         device = next(self.networks[0].parameters()).device
-        start = 0
-        while start < len(order):
-            # Sorted, so the last is the longest, and the others are padded to it.
-            stop = min(len(order), start + batch_size)
-            while stop > start + 1 and (stop - start) * len(tokens[order[stop - 1]].ids) > PREDICTED_TOKENS:
-                stop = start + max(1, (stop - start) // 2)
-            chosen = order[start:stop]
-            padded = pad_tokens([tokens[index] for index in chosen], device)
+        for batch in cut_batches(order, lengths, batch_size, PREDICTED_TOKENS):
+            padded = pad_tokens([tokens[index] for index in batch], device)
             for number, network in enumerate(self.networks):
                 network.eval()
                 # Eager: compiling again for prediction costs more than it saves.
                 with torch.no_grad(), mixed_precision(device), torch.compiler.set_stance("force_eager"):
                     logits = network(*padded).float()
-                probabilities[number, chosen] = logits.softmax(dim=-1).cpu().numpy()
-            start = stop
+                probabilities[number, batch] = logits.softmax(dim=-1).cpu().numpy()
         return probabilities
+
+
+def cut_batches(
+    order: Sequence[int], lengths: Sequence[int], limit: int, tokens: int, texts: Sequence[int] = ()
+) -> list[list[int]]:
+    """Cut a sequence into batches of `limit` items, or of fewer that have so many padded tokens.
+
+    `lengths` are those of each item's longest text, `texts` is how many an item has, if not one.
+    """
+    batches: list[list[int]] = []
+    longest = rows = 0
+    for index in order:
+        count = texts[index] if texts else 1
+        longest, rows = max(longest, lengths[index]), rows + count
+        if not batches or len(batches[-1]) == limit or longest * rows > tokens:
+            batches.append([])
+            longest, rows = lengths[index], count
+        batches[-1].append(index)
+    return batches
 
 
 def pad_tokens(tokens: Sequence[Tokens], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,9 +149,7 @@ def make_network(recipe: Recipe) -> tuple[JudgeNetwork, ReplyTokenizer]:
     base.get_input_embeddings().requires_grad_(False)
     network = JudgeNetwork(base, is_decoder=tokenizer.is_decoder, dropout=recipe.dropout)
     if recipe.rank and not tokenizer.is_decoder:
-        raise UserError(
-            f"rank: {recipe.base} is an encoder, and LoRA adapters are for decoders; set rank = 0"
-        )
+        raise UserError(f"rank: {recipe.base} is an encoder; LoRA adapters are for decoders, so set rank = 0")
     if recipe.rank:
         network.base = add_lora(base, recipe.rank, recipe.frozen)
     return network, tokenizer
@@ -177,13 +188,11 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, ReplyTokeniz
     try:
         state = {name: tensor.float() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"{path}: cannot be read ({error}); delete it and train again, or install again"
-        ) from error
+        raise UserError(f"{path}: cannot be read ({error}); delete it and train again") from error
     missing, unknown = network.load_state_dict(state, strict=False)
     trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
     if unknown or trained & set(missing):
-        raise UserError(f"{path}: was not made by this recipe; train again, or install again")
+        raise UserError(f"{path}: was not made by this recipe; delete it and train again")
     return network.eval(), tokenizer
 
 

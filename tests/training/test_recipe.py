@@ -117,7 +117,9 @@ def test_chats_and_scenes_are_as_the_docs_say() -> None:
     """Grades of chats rise with length; those of scenes depend neither on length nor on manner."""
     chats, scenes = (
         [reply for line in lines for reply in json.loads(line)["replies"]]
-        for lines in ((RECIPES / name).read_text("utf-8").splitlines() for name in ("chats.jsonl", "scenes.jsonl"))
+        for lines in (
+            (RECIPES / name).read_text("utf-8").splitlines() for name in ("chats.jsonl", "scenes.jsonl")
+        )
     )
     ranks = []
     for replies in (chats, scenes):
