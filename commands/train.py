@@ -193,10 +193,10 @@ def train(
         return click.echo(json.dumps(result | read_card(out), indent=2))
     if not card:
         say(write_card(read_card(out)))
-    elif result["change"]:
-        say(f"P(Good) differs by {result['change']:.4f} on average from the judge of the card.")
-    else:
+    elif result["files"] == card["files"]:
         say("Every file is identical to the one on the card.")
+    else:
+        say(f"P(Good) differs by {result['change']:.4f} on average from the judge of the card.")
     if is_calibrated:
         say(f"calibrated by ratings that its training did not read: {out / CALIBRATION_FILE}")
     _say_how_to_score(judge.name, out, make.own_base(recipes[0]))

@@ -1,5 +1,6 @@
 """The network of a classifier: a pretrained base, a pooled state, and three logits."""
 
+import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
-from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, load_pretrained
+from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, load_pretrained
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
 from empathy_judge.training.environment import find_base
 from empathy_judge.training.recipe import Recipe
@@ -168,8 +169,11 @@ def save_adapter(network: JudgeNetwork, folder: Path) -> None:
     from safetensors.torch import save_file
 
     base: Any = network.base
-    base.peft_config["default"].inference_mode = True
-    base.peft_config["default"].save_pretrained(folder)
+    config = base.peft_config["default"]
+    names = ("peft_type", "r", "lora_alpha", "target_modules", "layers_to_transform", "layers_pattern")
+    settings = {name: getattr(config, name) for name in names} | {"inference_mode": True}
+    settings["target_modules"] = sorted(config.target_modules)  # peft has a set of them
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     save_file(in_half(get_peft_model_state_dict(base)), folder / ADAPTER)
     save_file(in_half(network.head.state_dict()), folder / HEAD)
 
