@@ -133,7 +133,7 @@ def evaluation_lines(evaluation: Row) -> list[str]:
     evaluations = evaluation["evaluations"]
     judge, figures = evaluations[JUDGE], {name: each["per_response"] for name, each in evaluations.items()}
     metrics = {key: name for key, name in METRICS.items() if key in figures[JUDGE]}
-    rows = [(name, *(show(each[metric]) for metric in metrics)) for name, each in figures.items()]
+    rows = [(name, *(show(each[metric], digits=3) for metric in metrics)) for name, each in figures.items()]
     lines = _table(("", *metrics.values()), rows)
     if any(each["balanced_accuracy"]["value"] is None for each in figures.values()):
         lines += ["", "Balanced accuracy (bal. acc.) is undefined where all replies get one label."]
@@ -162,23 +162,12 @@ def _set_lines(sets: Sequence[Row]) -> list[str]:
     head = ("set", "rated", "judge", "AUC of the worst", "systems", "length", "recorded judges", "one expert")
     rows = []
     for item in sets:
-        parties = dict(item["parties"])
-        judge, length = parties.pop(JUDGE), parties.pop("length")
-        expert = parties.pop("one expert", None)
-        rows.append(
-            (
-                item["set"],
-                f"{item['items']:,}",
-                show(judge["spearman"], digits=3),
-                show(judge["worst"], digits=3),
-                show(judge["tau"]) if judge["tau"] else "",
-                show(length["spearman"], digits=3),
-                "; ".join(
-                    f"{name} {show(figures['spearman'], digits=3)}" for name, figures in parties.items()
-                ),
-                show(expert["spearman"], digits=3) if expert else "",
-            )
-        )
+        judge = item["parties"][JUDGE]
+        ranks = {name: show(each["spearman"], digits=3) for name, each in item["parties"].items()}
+        cells = [item["set"], f"{item['items']:,}", ranks.pop(JUDGE), show(judge["worst"], digits=3)]
+        cells += [show(judge["tau"]) if judge["tau"] else "", ranks.pop("length")]
+        expert = ranks.pop("one expert", "")
+        rows.append([*cells, "; ".join(f"{name} {shown}" for name, shown in ranks.items()), expert])
     return [
         "Spearman correlation with the human ratings of a set that the judge was not trained on; AUC of the "
         "lowest-rated fifth; Kendall's tau over systems.",

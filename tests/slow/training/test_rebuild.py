@@ -20,7 +20,7 @@ from empathy_judge.judge.base import WEIGHTS, load_judge
 from empathy_judge.judge.onnx_model import read_card
 from empathy_judge.training import make
 from empathy_judge.training.export_embedder import ABOUT
-from empathy_judge.training.model_card import read_recorded
+from empathy_judge.training.model_card import read_recorded, write_card
 from empathy_judge.training.recipe import RECIPES, Recipe, lineage, read_recipe
 from empathy_judge.training.training_data import TrainingData
 
@@ -40,6 +40,7 @@ def test_a_shipped_card_records_its_recipe_and_the_data_of_this_repository(name:
     assert own and own.items() <= card["provenance"]["digests"].items()
     if len(recipes) > 1:
         assert card["provenance"]["targets"] == digest_file(RECIPES / make.TARGETS)
+    assert (WEIGHTS / name / "README.md").read_text() == write_card(card)
     assert card["files"] == {path: digest_file(WEIGHTS / name / path) for path in card["files"]}
 
 
