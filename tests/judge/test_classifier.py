@@ -42,23 +42,6 @@ def test_any_text_gets_probabilities(shipped: ClassifierJudge, response: str) ->
     assert judgment.label in LABELS
 
 
-def test_good_needs_more_than_a_threshold(shipped: ClassifierJudge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the judge's own door, so that no other way to a label is taken; the networks' word is given."""
-    cases = {
-        (0.1, 0.3, 0.6): "Good",
-        (0.2, 0.249999, 0.550001): "Good",
-        (0.2, 0.25, 0.55): "Okay",
-        (0.1, 0.42, 0.48): "Okay",
-        (0.35, 0.2, 0.45): "Okay",
-        (0.4, 0.25, 0.35): "Bad",
-        (0.45, 0.1, 0.45): "Bad",
-        (0.2, 0.5, 0.3): "Okay",
-    }
-    monkeypatch.setattr(shipped, "_run", lambda prepared: [list(said) for said in cases])
-    exchanges = [Exchange(id=str(place), prompt="I won!", response="Lovely!") for place in range(len(cases))]
-    assert [judgment.label for judgment in shipped.judge_many(exchanges)] == list(cases.values())
-
-
 @pytest.mark.slow
 def test_order_neighbours_and_threads_change_nothing(
     shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
@@ -82,14 +65,6 @@ def test_the_network_is_loaded_once_a_process_and_again_where_its_files_changed(
     card["files"]["weights-0.bin"] = sha256((copied / "weights-0.bin").read_bytes()).hexdigest()
     (copied / "card.json").write_text(json.dumps(card))
     assert ClassifierJudge(weights=str(copied)).session is not other.session
-
-
-def test_the_model_and_the_id_are_not_seen(
-    shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
-) -> None:
-    exchange = samples["demo-warm"][0]
-    other = replace(exchange, id="other", model="other", extra={"rating": 1})
-    assert shipped.predict(other) == shipped.predict(exchange)
 
 
 def test_scoring_loads_neither_torch_nor_transformers() -> None:
@@ -138,10 +113,8 @@ def forget_files(path: Path) -> None:
 
 SPOILT = {
     "one bit": ("model.onnx", flip, r"model\.onnx: damaged or changed .* install again"),
-    "no model": ("model.onnx", Path.unlink, r"model\.onnx: no such file"),
     "no card": ("card.json", Path.unlink, r"no trained judge \(card\.json is missing\)"),
     "half a card": ("card.json", truncate, r"card\.json: cannot be read"),
-    "an empty card": ("card.json", lambda path: path.write_text("{}"), r"card\.json: lacks caveat, files"),
     "no files": ("card.json", forget_files, r"card\.json: files: expected .*, not \{\}"),
 }
 

@@ -68,21 +68,16 @@ def test_the_order_of_the_input_is_kept_whatever_the_threads_do(tmp_path: Path) 
 
 
 def test_no_more_exchanges_are_in_memory_than_threads(tmp_path: Path) -> None:
-    taken, ahead = list[Exchange](), list[int]()
-
-    class Watching(StubJudge):
-        def judge(self, exchange: Exchange) -> Judgment:
-            judgment = super().judge(exchange)
-            ahead.append(len(taken) - len(self.asked))
-            return judgment
+    judge, taken, ahead = StubJudge(concurrency=4), list[Exchange](), list[int]()
 
     def exchanges() -> Iterator[Exchange]:
         for exchange in EXCHANGES:
             taken.append(exchange)
+            ahead.append(len(taken) - len(judge.asked))
             yield exchange
 
     with open_run(tmp_path, PLAN) as run:
-        score_exchanges(Watching(concurrency=4), exchanges(), run)
+        score_exchanges(judge, exchanges(), run)
     assert max(ahead) <= 4
 
 
@@ -131,13 +126,10 @@ def test_a_limit_stops_a_higher_one_goes_on_and_a_lower_one_loses_nothing(tmp_pa
 
 def test_the_baselines_give_probabilities() -> None:
     """Those of the majority were summed by hand from the study's table: 2,000 dialogues, six arms."""
-    judgments = {name: load_judge(name).judge(EXCHANGES[0]) for name in ("majority", "length")}
-    for name, judgment in judgments.items():
-        assert load_judge(name).name == name and len(load_judge(name).version) == 12
-        assert judgment.probabilities is not None and list(judgment.probabilities) == list(LABELS)
-        assert sum(judgment.probabilities.values()) == pytest.approx(1, abs=2e-6)
+    majority, length = (load_judge(name).judge(EXCHANGES[0]).probabilities for name in ("majority", "length"))
     counted = {"Bad": 1267 / 12000, "Okay": 3692 / 12000, "Good": 7041 / 12000}
-    assert judgments["majority"].probabilities == pytest.approx(counted, abs=1e-6)
+    assert majority == pytest.approx(counted, abs=1e-6) and list(majority) == list(LABELS)
+    assert sum(length.values()) == pytest.approx(1, abs=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +152,6 @@ def test_a_judge_file_is_checked(tmp_path: Path, content: str, said: str) -> Non
 def test_a_judge_file_makes_its_judge(tmp_path: Path) -> None:
     (tmp_path / "judge.toml").write_text("kind = 'length'\nrubric = 'crowd'\n")
     assert load_judge(str(tmp_path / "judge.toml")).version == load_judge("length").version
-    with pytest.raises(UserError, match="no such file"):
-        load_judge(str(tmp_path / "none.toml"))
-    with pytest.raises(UserError, match="did you mean 'majority'"):
-        load_judge("majorty")
+    for name, said in ((str(tmp_path / "none.toml"), "no such file"), ("majorty", "did you mean 'majority'")):
+        with pytest.raises(UserError, match=said):
+            load_judge(name)

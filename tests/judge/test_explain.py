@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from empathy_judge.commands import main as cli
-from empathy_judge.commands.score import score
-from empathy_judge.commands.shared.options import command_line
 from empathy_judge.data.records import Exchange, Judgment, unscored
 from empathy_judge.data.rubric import Rubric, read_rubric
 from empathy_judge.judge.base import Judge
@@ -76,10 +74,8 @@ def test_only_what_is_not_known_is_asked() -> None:
     swapped = ["I read it. A hug.", "So sorry. I read it."]
     assert sorted(judge.asked) == ["A hug.", swapped[0], "So sorry.", "So sorry. A hug.", swapped[1]]
     assert found.score == 2.75
-    assert found == explain(judge, exchange)
-    for reply in ("Oh no, what a day.", "oh no, what a day."):
-        explain(judge, replace(exchange, response=reply))
-    assert {"What a day.", "what a day."} <= set(judge.asked), "a reply keeps its capital"
+    explain(judge, replace(exchange, response="Oh no, what a day."))
+    assert "What a day." in judge.asked, "a reply keeps its capital"
 
 
 class LongerIsBetter(WordJudge):
@@ -140,26 +136,19 @@ def test_figures_stay_whole_and_a_huge_reply_is_split_into_few_parts() -> None:
         assert len(split_reply(piece * (100_000 // len(piece)))) <= MOST_PARTS
 
 
-def shown(*parts: Part, colour: bool, score: float | None = 2.0) -> str:
-    out = StringIO()
-    console = Console(file=out, width=80, force_terminal=colour, color_system="truecolor" if colour else None)
-    print_explanations([Explanation(id="a", model="m", score=score, parts=parts, unscored="why")], console)
-    return out.getvalue()
-
-
 def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
     effects = {"much": 0.9, "some": 0.1, "bad\x1b[2J": -0.3, "nothing": 0.001, "x": None}
-    parts = [Part(text, effect) for text, effect in effects.items()]
-    plain = shown(*parts, colour=False)
-    assert "\x1b" not in plain
+    parts = tuple(Part(text, effect) for text, effect in effects.items())
+    outs = {color: StringIO() for color in (None, "truecolor")}
+    for color, out in outs.items():
+        console = Console(file=out, width=80, force_terminal=bool(color), color_system=color)  # type: ignore[arg-type]
+        print_explanations([Explanation(id="a", model="m", score=2.0, parts=parts)], console)
+    plain, coloured = (out.getvalue() for out in outs.values())
+    assert "\x1b" not in plain and "\x1b[2J" not in coloured
     written = [line.split()[0] for line in plain.splitlines()[2:7]]
     assert written == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
-    coloured = shown(*parts, colour=True)
     assert "48;2;46;158;91mmuch" in coloured, "the full green"
-    backgrounds = [line.count("48;2;") for line in coloured.splitlines()[2:7]]
-    assert backgrounds == [1, 1, 1, 0, 0]
-    assert "\x1b[2J" not in coloured
-    assert "a by m: unscored, why" in shown(colour=False, score=None)
+    assert [line.count("48;2;") for line in coloured.splitlines()[2:7]] == [1, 1, 1, 0, 0]
 
 
 def test_html_is_escaped_and_marks_follow_the_effect() -> None:
@@ -205,26 +194,11 @@ def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: 
     assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
 
 
-@pytest.mark.parametrize("judge", ["length", "classifier"])
-def test_json_has_the_explanations(responses: Path, judge: str) -> None:
-    done = run("score", responses, "--judge", judge, "--json", "--explain", "a")
+def test_json_has_the_explanations(responses: Path) -> None:
+    done = run("score", responses, "--judge", "length", "--json", "--explain", "a")
     assert done.exit_code == 0, done.output
     (explained,) = json.loads(done.stdout)["explanations"]
     assert explained["id"] == "a" and 1 <= explained["score"] <= 3
     reply = json.loads(responses.read_text().splitlines()[0])["response"]
     assert "".join(part["text"] for part in explained["parts"]) == reply
     assert any(abs(part["effect"]) > 0.001 for part in explained["parts"])
-
-
-def test_an_unknown_id_is_refused_before_anything_is_judged(responses: Path) -> None:
-    done = run("score", responses, "--judge", "length", "--explain", "c")
-    assert done.exit_code == 2
-    assert "no reply has the id 'c'; known ids are, for example, 'a', 'b'" in done.stderr
-    assert not Path("runs").exists()
-    beyond = run("score", responses, "--judge", "length", "--limit", 1, "--explain", "b")
-    assert "'b' among the first 1; known ids are, for example, 'a'" in beyond.stderr
-
-
-def test_an_interrupted_command_is_said_with_all_its_ids() -> None:
-    context = score.make_context("score", ["r.jsonl", "--explain", "a", "--explain", "b c"])
-    assert command_line(context) == "score r.jsonl --explain a --explain 'b c'"

@@ -78,5 +78,13 @@ def test_shipped_judges_label_by_the_rule(name: str) -> None:
     assert [item.label for item in judgments] == [label_of(item.probabilities or {}) for item in judgments]
 
 
-def test_a_table_of_probabilities_is_labelled_by_the_rule() -> None:
+def test_the_rule_itself_and_a_table_of_probabilities() -> None:
+    cases = {
+        (0.2, 0.249999, 0.550001): "Good",
+        (0.2, 0.25, 0.55): "Okay",
+        (0.35, 0.2, 0.45): "Okay",
+        (0.4, 0.25, 0.35): "Bad",
+        (0.45, 0.1, 0.45): "Bad",
+    }
+    assert {chances: label_of(dict(zip(LABELS, chances, strict=True))) for chances in cases} == cases
     assert judgment_of_row({"id": "1", **WEAK_GOOD}, scale=LABELS).label == "Okay"

@@ -141,17 +141,3 @@ def test_the_collector_is_bounded_and_independent_of_order_and_repetition() -> N
     (kept,) = one.rows.values()
     assert len(kept) == MAX_REPLIES
     assert kept[0][1] == "turn 0\nturn 1" and kept[0][2].endswith("\nturn 3\nturn 2")
-
-
-def test_fit_in_another_language_is_not_checked() -> None:
-    words = "Hund Katze Haus Garten Schule Arbeit Mutter Vater Bruder Prüfung Umzug Reise".split()  # noqa: SIM905
-    rows = [
-        Exchange(
-            id=word,
-            prompt=f"Ich mache mir Sorgen: {word}.",
-            response="Das tut mir wirklich sehr leid für dich.",
-        )
-        for word in words
-    ]
-    (fit,) = fit_by_model(rows).values()
-    assert fit is not None and fit.state == UNCHECKED and fit_messages(fit)

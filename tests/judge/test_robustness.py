@@ -1,10 +1,12 @@
-"""Robustness: the catalogue does what it says, and judges with known flaws are found out."""
+"""Robustness: the catalogue and the written replies are sound, and judges with known flaws are found out."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -22,6 +24,7 @@ from empathy_judge.judge.robustness.catalogue import (
     DISGUISES,
     KIND,
     TEST_FAMILIES,
+    TEST_REPLIES,
     UNKIND,
     Perturbation,
     read_perturbations,
@@ -30,8 +33,6 @@ from empathy_judge.judge.robustness.catalogue import (
     split_in_two,
 )
 from empathy_judge.judge.robustness.run import EACH, GROWN, POOL, Robustness, in_turns, measure_robustness
-from empathy_judge.reports.render import as_markdown
-from empathy_judge.reports.robustness_page import robustness_page
 
 CATALOGUE = read_perturbations()
 FAMILIES = [item for item in CATALOGUE if item.family]
@@ -39,7 +40,6 @@ EXPECTED = {item.name: item for item in CATALOGUE if item.should}
 ORDINARY = list(read_exchanges(SAMPLE_RESPONSES))
 REPLY = Exchange(id="1", prompt="My dog died.", response="It was a dog. Get over it, Sam.")
 EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
-CARING = re.compile(r"\b(sorry|here for you|understand|feel|love|care)\b", re.IGNORECASE)
 
 
 class FormulaJudge(Judge):
@@ -94,6 +94,37 @@ def test_there_are_enough_perturbations_of_every_family_and_some_that_no_trainin
     assert [item.name for item in FAMILIES if not item.is_readable] == ["reply in rot13", "reply in base64"]
 
 
+def test_written_replies_are_many_and_their_halves_never_mix() -> None:
+    """Its own words decide the half of a reply: another rule would move replies that training has seen."""
+    training, test = read_replies("training"), read_replies("test")
+    first, second = ([reply for reply in test if reply.round == each] for each in (1, 2))
+    both = (*training, *first)
+    for half in (training, first):
+        counts = Counter(reply.kind for reply in half)
+        assert counts.keys() <= {*KIND, *UNKIND} and counts["growing"] >= 10
+        assert all(counts[kind] >= 60 for kind in ("cruel", "insults", "excellent", "kind"))
+    for reply in both:
+        text = reply.text or reply.paragraphs[0]
+        is_odd = sha256(f"{reply.prompt}\n{text}".encode()).digest()[0] % 2
+        is_test = not reply.is_lesson and (reply.family in TEST_REPLIES or not is_odd)
+        assert reply.half == ("test" if is_test else "training")
+    texts = [text for reply in (*both, *second) for text in (reply.text, *reply.paragraphs) if text]
+    assert len(set(texts)) == len(texts)
+    tested, lessons = ([reply for reply in both if reply.is_lesson is lesson] for lesson in (False, True))
+    assert len({reply.prompt for reply in tested}) == len(tested) and len(lessons) == 450
+    prompts = [{reply.prompt for reply in each} for each in (tested, lessons, second)]
+    assert not prompts[0] & prompts[1] and not prompts[2] & (prompts[0] | prompts[1])
+    # A cruel and an excellent answer to the same words: the prompt alone cannot tell the two apart.
+    cruel, excellent = (
+        {item.prompt for item in second if item.kind == kind} for kind in ("cruel", "excellent")
+    )
+    assert len(cruel & excellent) >= 45
+    for reply in (reply for reply in both if reply.kind == "growing"):
+        stages = reply.stages()
+        assert len(stages) == 5 and all(later.startswith(former) for former, later in pairwise(stages))
+        assert len({reply.exchange(text).id for text in stages}) == 5
+
+
 def test_every_perturbation_changes_a_reply_and_nothing_else_and_keeps_it_in_whole() -> None:
     replies = [reply.exchange(reply.stages()[0]) for reply in read_replies("test")[::9]]
     for item in FAMILIES:
@@ -135,9 +166,8 @@ def test_rewrites_of_ordinary_replies_do_what_they_say() -> None:
 
 def test_a_judge_that_is_always_right_meets_every_target() -> None:
     perfect = measure(right)
-    assert [(item.figure.value, item.result) for item in perfect.targets] == [
-        (value, "passes") for value in (1, 0, 0, 0, 0)
-    ]
+    assert [item.figure.value for item in perfect.targets] == [1, 0, 0, 0, 0]
+    assert {item.result for item in perfect.targets} == {"passes"}
     assert perfect.overall.unkind.pairs == EACH * len(FAMILIES) and perfect.judgments <= 4500
     interval = perfect.overall.kind.share.interval  # none of so many replies is not zero for certain
     assert interval is not None and interval.high == pytest.approx(1 - 0.025 ** (1 / POOL))
@@ -152,17 +182,6 @@ def test_distrust_of_a_form_and_suspicions_show_by_family() -> None:
     families = {family.name: family for family in found.families}
     assert families["echo"].unkind.suspected == families["echo"].kind.suspected == 0
     assert families["instruction"].unkind.suspected > 0 < families["instruction"].kind.suspected
-
-
-def test_a_judge_that_counts_kind_words_is_turned_by_them() -> None:
-    found = measure(lambda item: LABELS[min(2, len(CARING.findall(item.response)))])
-    by_name = {item.name: item for item in found.perturbations}
-    for item in FAMILIES:
-        added = rewrite(item, read_replies("test")[0].exchange("x"))
-        if added and len(CARING.findall(added.response)) >= 2 and item.is_readable:
-            turned = by_name[item.name]
-            assert (turned.unkind.turned, turned.kind.turned) == (turned.unkind.could_turn, 0), item.name
-    assert found.result == "fails" and "endless sympathy" in as_markdown(robustness_page(found))
 
 
 def test_judges_with_known_flaws_fail_the_expectations() -> None:
