@@ -10,11 +10,9 @@ from batch_servers import BatchServer, answer_line
 from click.testing import CliRunner, Result
 
 from empathy_judge.commands import main as cli
-from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
 from empathy_judge.data.records import Judgment
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.judge.llm import batch as requests
-from empathy_judge.judge.llm.batch import BatchUnderWay
 
 Write = Callable[..., Path]
 SECRET = "sk-test-7f3a9c1e5b2d8f60"
@@ -156,7 +154,7 @@ def test_what_can_be_sent_again_is_retried_and_a_submission_is_not(
     assert len(server.batches) == 1 and len(judged()) == 6
 
 
-def test_waiting_polls_until_all_is_there(
+def test_waiting_polls_until_all_is_there_and_files_have_a_limit(
     server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_responses(5)
@@ -168,23 +166,13 @@ def test_waiting_polls_until_all_is_there(
         server.is_done = len(rests) == 3
 
     monkeypatch.setattr("empathy_judge.judge.llm.batch.sleep", rest)
-    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
-    assert rests == [30.0] * 3 and len(judged()) == 5
-
-
-def test_a_file_of_answers_has_a_limit(
-    server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_responses(5)
-    write_judge(server)
-    server.is_done = True
     with monkeypatch.context() as small:
         small.setattr("empathy_judge.judge.llm.batch.LARGEST_LINE", 20)
-        done = score(path, "--batch", "--out", "run")
+        done = score(path, "--batch", "--wait", "--out", "run")
         assert done.exit_code == 5 and "larger than 100 bytes" in done.stderr
     assert not list(Path("run").glob("*output*"))
-    assert score(path, "--batch", "--out", "run").exit_code == 0
-    assert len(judged()) == 5
+    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
+    assert rests == [30.0] * 3 and len(judged()) == 5
 
 
 def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(
@@ -201,48 +189,34 @@ def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(
     assert len(server.batches) == 2 and len(judged()) == 6
 
 
-def test_money_is_counted_before_it_is_spent(server: BatchServer, write_responses: Write) -> None:
-    path = write_responses(200)
-    write_judge(server, "prompted")
-    done = score(path, "--batch", "--out", "run", "--max-cost", "0.01")
-    assert done.exit_code == 5 and "Nothing was submitted" in done.stderr and not server.batches
-    server.is_done = True
-    assert score(path, "--batch", "--out", "run", "--max-cost", "1").exit_code == 0
-    assert len(server.batches) == 1
-    assert issubclass(BudgetSpent, OperationalError)
-
-
-def test_what_cannot_be_batched_is_refused_before_anything_is_asked(
+def test_what_cannot_be_batched_or_paid_for_is_refused_before_it_is_sent(
     server: BatchServer, write_responses: Write
 ) -> None:
-    path = write_responses(3)
+    path = write_responses(200)
     local = CliRunner().invoke(cli.main, ["score", str(path), "--judge", "length", "--batch", "--out", "l"])
     assert local.exit_code == 2 and "does not support batches" in local.stderr
     write_judge(server, "prompted", reask=1)
     done = score(path, "--batch", "--out", "run")
-    assert done.exit_code == 2 and "--batch: not with" in done.stderr
-    assert not server.steps
+    assert done.exit_code == 2 and "--batch: not with" in done.stderr and not server.steps
+    write_judge(server, "prompted")
+    done = score(path, "--batch", "--out", "paid", "--max-cost", "0.01")
+    assert done.exit_code == 5 and "Nothing was submitted" in done.stderr and not server.batches
+    server.is_done = True
+    assert score(path, "--batch", "--out", "paid", "--max-cost", "1").exit_code == 0
+    assert len(server.batches) == 1
 
 
-def test_batches_stay_with_their_server_and_their_state(server: BatchServer, write_responses: Write) -> None:
-    path = write_responses(4)
-    write_judge(server)
-    assert score(path, "--batch", "--out", "run").exit_code == 3
-    write_judge(server, base_url="http://127.0.0.1:9/v1")
-    moved = score(path, "--batch", "--out", "run")
-    assert moved.exit_code == 2 and server.base_url in moved.stderr
-    write_judge(server)
-    Path("run/batch.json").write_text("{")
-    damaged = score(path, "--batch", "--out", "run")
-    assert damaged.exit_code == 2 and "damaged" in damaged.stderr
-    assert issubclass(BatchUnderWay, UserError) and BatchUnderWay.exit_code == 3
-
-
-def test_two_runs_that_ask_the_same_are_two_batches(server: BatchServer, write_responses: Write) -> None:
+def test_batches_stay_with_their_run_server_and_state(server: BatchServer, write_responses: Write) -> None:
     """A second run is started so as to be asked anew, say where the first left much unscored."""
     path = write_responses(4)
     write_judge(server)
     for folder in ("one", "two"):
         assert score(path, "--batch", "--out", folder).exit_code == 3
-    digests = [item["metadata"]["empathy-judge"] for item in server.batches]
-    assert len(set(digests)) == 2
+    assert len({item["metadata"]["empathy-judge"] for item in server.batches}) == 2
+    write_judge(server, base_url="http://127.0.0.1:9/v1")
+    moved = score(path, "--batch", "--out", "one")
+    assert moved.exit_code == 2 and server.base_url in moved.stderr
+    write_judge(server)
+    Path("one/batch.json").write_text("{")
+    damaged = score(path, "--batch", "--out", "one")
+    assert damaged.exit_code == 2 and "damaged" in damaged.stderr
