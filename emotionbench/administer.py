@@ -315,7 +315,7 @@ def run_alignment(
         folder,
         plan,
         total=reporter.inquiry.count,
-        ask=lambda run: ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run),
+        ask=lambda run: ask_all(reporter.endpoint, reporter.fill_in, reporter.inquiry.blanks(), run),
         conclude=conclude,
         is_enough=lambda manifest: (folder / SHEETS).exists(),
         name=ANSWERS,

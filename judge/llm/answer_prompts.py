@@ -29,7 +29,7 @@ from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from empathy_judge.judge.llm.chat import Chat
-from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, EndpointUser, Reply
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
 
 ANSWERS, RESPONSES = "answers", "responses.jsonl"
 Style = Literal["empathy", "plain"]
@@ -97,12 +97,12 @@ def read_model_config(
     return config
 
 
-class AskedModel(EndpointUser):
+class AskedModel:
     """One model behind its endpoint; safe to call from any number of threads."""
 
     def __init__(self, config: ModelConfig, *, max_tokens: int | None = None, schema: bool = False) -> None:
         self.config = config
-        self.name, self.concurrency = config.name or config.model, config.concurrency
+        self.name = config.name or config.model
         self.endpoint = Endpoint(**{name: getattr(config, name) for name in EndpointOptions.__annotations__})
         # What was not asked for by name may be left out where a server refuses it.
         optional = {"max_tokens", "seed", *(["schema"] if schema else [])}
@@ -266,7 +266,9 @@ def respond_to(
         folder,
         plan,
         total=count if limit is None else min(count, limit),
-        ask=lambda run: ask_all(responder, responder.respond, read_prompts(prompts), run, limit=limit),
+        ask=lambda run: ask_all(
+            responder.endpoint, responder.respond, read_prompts(prompts), run, limit=limit
+        ),
         conclude=conclude,
         is_enough=is_enough,
         name=ANSWERS,

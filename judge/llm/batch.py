@@ -31,7 +31,7 @@ from empathy_judge.judge.base import Judge
 from empathy_judge.judge.budget import guess_tokens, read_tokens, usage_of
 from empathy_judge.judge.engine import still_to_judge
 from empathy_judge.judge.llm.endpoint import RAW, CallFailed, LanguageModelJudge, Reply
-from empathy_judge.judge.llm.http_client import Key
+from empathy_judge.judge.llm.http_client import SHORT, Key, read_answer_body
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -201,7 +201,7 @@ class BatchRun:
         each = len(self.judge.write_requests(self.left[positions[0]])) if positions else 0
         waiting: dict[int, list[Reply | CallFailed]] = {position: [missing] * each for position in positions}
         for path in paths:
-            for position, number, row in _read_rows(path, self.key):
+            for position, number, row in _read_rows(path):
                 replies = waiting.get(position, [])
                 if number < len(replies) and replies[number] is missing:
                     replies[number] = self._read_reply(row)
@@ -211,14 +211,13 @@ class BatchRun:
 
     def _read_reply(self, row: Mapping[str, Any]) -> Reply | CallFailed:
         """Return the reply in a line of the server's answers."""
-        from empathy_judge.judge.llm.http_client import SHORT, read_answer_body
-
         response, error = row.get("response"), row.get("error")
+        raw = self.key.redact(json.dumps(row, ensure_ascii=False))[:RAW]
         if isinstance(error, dict) and error:
-            problem = f"batch: {error.get('code')}: {error.get('message') or ''}"
-            return CallFailed(printable(problem[:SHORT]), json.dumps(row)[:RAW])
+            problem = self.key.redact(f"batch: {error.get('code')}: {error.get('message') or ''}")
+            return CallFailed(printable(problem[:SHORT]), raw)
         if not isinstance(response, dict):
-            return CallFailed("batch: a line without an answer", json.dumps(row)[:RAW])
+            return CallFailed("batch: a line without an answer", raw)
         status, body = response.get("status_code"), json.dumps(response.get("body"))
         answer = read_answer_body(status if isinstance(status, int) else 0, body, self.key)
         if answer.body is None:
@@ -337,11 +336,11 @@ def _download(client: "OpenAI", file_id: str, to: Path, most: int) -> None:
             out.write(received)
 
 
-def _read_rows(path: Path, key: Key) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def _read_rows(path: Path) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield the position and the number of the request, and the row, of each line that can be read."""
     with disk_errors(path), path.open("rb") as lines:
         for line in filter(None, read_lines(lines)):
             with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                row = key.redact_in(json.loads(line))
+                row = json.loads(line)
                 position, number = row["custom_id"].split("-")
                 yield int(position), int(number), row

@@ -288,30 +288,22 @@ class _Call:
             endpoint.calls += 1
 
 
-class EndpointUser:
-    """A judge or a model that asks through one endpoint."""
-
-    endpoint: Endpoint
-    concurrency: int
-
-    def stop(self) -> None:
-        """End all calls at their next try."""
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        """Close all connections; the next call opens them again."""
-        self.endpoint.close()
-
-
-class LanguageModelJudge(EndpointUser, Judge):
+class LanguageModelJudge(Judge):
     """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
 
+    endpoint: Endpoint
     reask: int = 0  # further calls after an answer that cannot be read
     batch_path: str  # of the API, to which a batch sends its requests
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         return (self.endpoint,)
+
+    def stop(self) -> None:
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        self.endpoint.close()
 
     def most_cost(self, exchange: Exchange) -> float | None:
         bodies, prices = self.write_requests(exchange), self.endpoint.prices

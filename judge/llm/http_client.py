@@ -63,16 +63,6 @@ class Key:
             return text
         return text.replace(self._value, REDACTED).replace(quote(self._value, safe=""), REDACTED)
 
-    def redact_in(self, value: Any) -> Any:
-        """Redact the key in parsed JSON: in the raw text, escapes could hide it."""
-        if isinstance(value, str):
-            return self.redact(value)
-        if isinstance(value, list):
-            return [self.redact_in(item) for item in value]
-        if isinstance(value, dict):
-            return {self.redact(name): self.redact_in(item) for name, item in value.items()}
-        return value
-
 
 def check_key_name(name: str) -> None:
     """Refuse an invalid variable name without repeating it: it may be the key itself."""
@@ -245,10 +235,8 @@ def read_answer_body(status: int, text: str, key: Key) -> ServerAnswer:
     """Return the JSON object of an answer, or its problem, with the key redacted."""
     is_good = 200 <= status < 300
     try:
+        text = key.redact(json.dumps(json.loads(text), ensure_ascii=False))  # escapes could hide the key
         body = json.loads(text)
-        if isinstance(body, dict):
-            body = key.redact_in(body)
-            text = json.dumps(body, ensure_ascii=False)
     except (ValueError, RecursionError):
         body = None
     answer = ServerAnswer(status=status, text=key.redact(text))
