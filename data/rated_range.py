@@ -1,7 +1,6 @@
 """The range of replies that people rated, and replies outside of it: longer, in Markdown, or later in a talk.
 
-The features of a reply are part of its judgment (`data.records.reply_features`). The replies that a judge was
-trained on, and those that a calibration was fitted on, are described by the same figures.
+The same figures describe a judge's training replies and those that a calibration was fitted on.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,28 +10,28 @@ from typing import Any, ClassVar, Final
 from empathy_judge.data.records import NOUNS, REPLY, Judgment
 
 ENOUGH: Final = 30  # rated replies that make a length, a turn or a format known; of few replies a 50th
-WORTH: Final = (
-    0.05  # of a file's replies: fewer have little effect on its shares, and rated replies have such too
-)
+WORTH: Final = 0.05  # of a file's replies: fewer have little effect on its shares
 ReplyShape = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedRange:
-    """A description of the rated `replies`.
-
-    `words` are the 5th and 95th percentile and the longest. At least 30 of the replies, or a 50th of few, had
-    `long` words or more, and `late` turns or more before them; `situation` and `markdown` are shares.
-    """
+    """A description of rated replies; at least 30 of them, or a 50th of few, reach `long` and `late`."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     replies: int
+    """their number"""
     words: tuple[int, int, int]
+    """the 5th and 95th percentile of their words, and the longest"""
     long: int
+    """enough replies have so many words or more"""
     late: int
+    """enough replies have so many turns or more before them"""
     situation: float
+    """the share with a situation"""
     markdown: float
+    """the share in Markdown"""
 
 
 def rated_range_of(shapes: Iterable[ReplyShape]) -> RatedRange | None:
@@ -46,17 +45,13 @@ def rated_range_of(shapes: Iterable[ReplyShape]) -> RatedRange | None:
         return None
     count = len(known)
     words, turns = (sorted(shape[name] for shape in known) for name in ("words", "turns"))
-    situation, markdown = (
-        round(sum(shape[name] for shape in known) / count, 4) for name in ("situation", "markdown")
-    )
-    enough = _enough(count)
     return RatedRange(
         replies=count,
         words=(words[5 * count // 100], words[95 * count // 100], words[-1]),
-        long=words[-enough],
-        late=turns[-enough],
-        situation=situation,
-        markdown=markdown,
+        long=words[-_enough(count)],
+        late=turns[-_enough(count)],
+        situation=round(sum(shape["situation"] for shape in known) / count, 4),
+        markdown=round(sum(shape["markdown"] for shape in known) / count, 4),
     )
 
 

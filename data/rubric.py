@@ -1,4 +1,4 @@
-"""The rubric a judge applies: a TOML file in `data/rubrics`, known by the hash of its content."""
+"""The rubric that a judge applies: a TOML file in `data/rubrics`, identified by its digest."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,23 +15,28 @@ RUBRICS = Path(__file__).parent / "rubrics"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
-    """What raters were asked: the components of empathy, the question and what each label means.
-
-    `unit` is what they rated as one: a reply, or a whole conversation. `dimension` is what they rated in it:
-    empathy as a whole, or a part of it.
-    """
+    """What raters were asked."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "str_min_length": 1}
 
     name: str
+    """the file's name"""
     title: str
+    """a title for reports"""
     definition: str
+    """what is rated"""
     question: str
+    """the question to raters"""
     components: dict[str, str]
+    """the components of empathy, each with its definition"""
     labels: dict[str, str]
+    """the meaning of each label"""
     digest: str
+    """the digest of the file"""
     unit: Literal["reply", "conversation"] = "reply"
+    """what was rated as one: a reply, or a whole conversation"""
     dimension: str = EMPATHY
+    """what was rated: empathy as a whole, or a part of it"""
 
     @property
     def is_part(self) -> bool:
@@ -48,7 +53,7 @@ class Rubric:
         return f"{about}. Good means: {good[0].lower()}{good[1:]}"
 
     def name_judge(self, kind: str) -> str:
-        """The name of a judge of this kind that applies it.
+        """Return the name of a judge of this kind that applies the rubric.
 
         >>> read_rubric().name_judge("prompted"), read_rubric("politeness").name_judge("prompted")
         ('prompted', 'prompted:politeness')
@@ -57,7 +62,7 @@ class Rubric:
 
 
 def in_words(dimension: str) -> str:
-    """A dimension as sentences name it.
+    """Return a dimension as sentences name it.
 
     >>> in_words("emotional_reactions")
     'emotional reactions'
@@ -66,7 +71,7 @@ def in_words(dimension: str) -> str:
 
 
 def read_rubric(name: str = "crowd") -> Rubric:
-    """A shipped rubric by name, or any rubric by the path of its TOML file."""
+    """Return a shipped rubric by its name, or any rubric by the path of its TOML file."""
     path = Path(name) if name.endswith(".toml") else RUBRICS / f"{name}.toml"
     if not path.exists():
         known = ", ".join(sorted(item.stem for item in RUBRICS.glob("*.toml")))

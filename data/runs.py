@@ -45,7 +45,7 @@ from empathy_judge.data.tables import is_judgment, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is using this folder; wait until it finishes, or set another --out"
-FORMAT = 1  # raise when a file of a finished run changes: runs of other formats are refused
+FORMAT = 2  # raise when a file of a finished run changes: runs of other formats are refused
 REMEDY = "delete this folder and run the command that made it (`score`) again"
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
 OnProgress = Callable[[int, int], None]  # how many of how many are done

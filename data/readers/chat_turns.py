@@ -140,11 +140,8 @@ def turns_in(value: Any, depth: int = 0) -> list[ChatTurn]:
     items = list(value) if isinstance(value, list | tuple) else []
     if len(items) == 1 and isinstance(items[0], list | tuple):
         return turns_in(items[0], depth + 1)
-    return (
-        [turn for turn in map(_turn, items) if turn]
-        if all(isinstance(item, Mapping) for item in items)
-        else []
-    )
+    is_talk = all(isinstance(item, Mapping) for item in items)
+    return [turn for turn in map(_turn, items) if turn] if is_talk else []
 
 
 def _turn(message: Mapping[str, Any]) -> ChatTurn | None:

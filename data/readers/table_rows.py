@@ -51,22 +51,23 @@ def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Fit
 
 
 def _missing(sample: Sample, needs_reply: bool) -> str:
-    """What is not there, what is, and the option that helps."""
+    """Return what is missing, the columns there are, and the option that helps."""
     if not sample.columns:
         return "no row can be read as a table"
     prompt = sample.named.prompt or sample.find((*PROMPTS, *CONVERSATIONS))
     response = next(iter(sample.named.responses), None) or sample.find(RESPONSES)
-    has = f"its columns are {_listed(sample.columns)}"
-    if prompt is None and (response is None or not needs_reply):
-        lacks = f"no column for the prompt{' or the reply' if needs_reply else ''} found"
-        option = "--prompt-column" + (" and --response-column" if needs_reply else "")
-    elif prompt is None:
+    if prompt is not None:
+        lacks = f"the prompt column is {prompt!r}, but no reply column was found"
+        option = "--response-column (repeat it if each model has its own column)"
+    elif not needs_reply:
+        lacks, option = "no column for the prompt found", "--prompt-column"
+    elif response is not None:
         lacks = f"the reply column is {response!r}, but no prompt column was found"
         option = "--prompt-column"
     else:
-        lacks = f"the prompt column is {prompt!r}, but no reply column was found"
-        option = "--response-column (repeat it if each model has its own column)"
-    return f"{lacks}; {has}; set {option}"
+        lacks = "no column for the prompt or the reply found"
+        option = "--prompt-column and --response-column"
+    return f"{lacks}; its columns are {_listed(sample.columns)}; set {option}"
 
 
 def _listed(columns: tuple[str, ...]) -> str:
@@ -76,7 +77,7 @@ def _listed(columns: tuple[str, ...]) -> str:
 
 
 def stop_at_bad_row(bad: BadRow) -> NoReturn:
-    """The default: the first bad row ends the command."""
+    """End the command at the first bad row."""
     raise UserError(f"{bad}\nFix the row, or skip bad rows with --skip-invalid.")
 
 

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rating_plans import make_plan
@@ -35,38 +36,35 @@ def run_bounded(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def one_long_text(path: Path) -> None:
-    """Write a Parquet file of 1.3 kB: 1,000 references to one text of 8 MB."""
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+def parquet_bomb(make: Callable[[Any], Any], largest: int) -> Callable[[Path], None]:
+    """Return what writes a small Parquet file of a table that `make` makes."""
+
+    def write(path: Path) -> None:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(make(arrow), path, compression="zstd", write_statistics=False)
+        assert path.stat().st_size < largest
+
+    return write
+
+
+def one_long_text(arrow: Any) -> Any:
+    """Refer 1,000 times to one text of 8 MB."""
     texts = arrow.DictionaryArray.from_arrays([0] * 1000, ["a" * 8_000_000])
-    parquet.write_table(arrow.table({"prompt": texts, "response": texts}), path, compression="zstd")
-    assert path.stat().st_size < 4000
+    return arrow.table({"prompt": texts, "response": texts})
 
 
-def many_rows(path: Path) -> None:
-    """Write a Parquet file whose ten million rows refer to one text of 800 bytes."""
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    rows = arrow.py_buffer(bytes(4 * 10_000_000))
-    texts = arrow.DictionaryArray.from_arrays(
-        arrow.Array.from_buffers(arrow.int32(), 10_000_000, [None, rows]), ["a" * 800]
-    )
-    parquet.write_table(
-        arrow.table({"prompt": texts, "response": texts}), path, compression="zstd", write_statistics=False
-    )
-    assert path.stat().st_size < 500_000
+def many_rows(arrow: Any) -> Any:
+    """Refer ten million times to one text of 800 bytes."""
+    rows = arrow.Array.from_buffers(arrow.int32(), 10_000_000, [None, arrow.py_buffer(bytes(4 * 10_000_000))])
+    texts = arrow.DictionaryArray.from_arrays(rows, ["a" * 800])
+    return arrow.table({"prompt": texts, "response": texts})
 
 
-def one_nested_row(path: Path) -> None:
-    """Write a Parquet file with one row: a list of a million references to one text of 8 kB."""
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+def one_nested_row(arrow: Any) -> Any:
+    """Refer in one row's list a million times to one text of 8 kB."""
     texts = arrow.DictionaryArray.from_arrays(arrow.array([0] * 1_000_000, arrow.int32()), ["a" * 8000])
     turns = arrow.ListArray.from_arrays([0, 1_000_000], texts)
-    table = arrow.table({"prompt": ["a"], "response": ["b"], "dialogue": turns})
-    parquet.write_table(table, path, compression="zstd")
-    assert path.stat().st_size < 10_000
+    return arrow.table({"prompt": ["a"], "response": ["b"], "dialogue": turns})
 
 
 def workbook(rows: str, *, dimension: str = "") -> Callable[[Path], None]:
@@ -128,9 +126,9 @@ FAR = '<row r="1000000000"><c t="inlineStr"><is><t>a</t></is></c></row>'
 WIDE = '<row><c r="XFD2" t="n"><v>1</v></c></row>'
 SCORE = ("score", "--judge", "length", "--calibration", "none")
 BOMBS: dict[str, tuple[str, Callable[[Path], None], str]] = {
-    "one long text": ("a.parquet", one_long_text, "64 MB"),
-    "many rows": ("a.parquet", many_rows, "1,000 times"),
-    "one nested row": ("a.parquet", one_nested_row, "64 MB"),
+    "one long text": ("a.parquet", parquet_bomb(one_long_text, 4000), "64 MB"),
+    "many rows": ("a.parquet", parquet_bomb(many_rows, 500_000), "1,000 times"),
+    "one nested row": ("a.parquet", parquet_bomb(one_nested_row, 10_000), "64 MB"),
     "a row far away": ("a.xlsx", workbook(FAR), "1,048,576"),
     "a row far away, announced": (
         "a.xlsx",

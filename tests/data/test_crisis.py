@@ -45,36 +45,24 @@ def test_recall_and_precision_on_texts_kept_apart() -> None:
     wrong = [text for text in HARMLESS[1] if danger_said(text)]
     assert len(found) / len(dangers(1)) >= 0.95
     assert len(found) / (len(found) + len(wrong)) >= 0.95
+    hinted = sum(danger_said(text) is not None for text in FRESH)  # most of these are missed
+    assert f"{hinted} of {len(FRESH)}" in (ROOT / "docs" / "responsible-use.md").read_text(encoding="utf-8")
 
 
-def test_most_of_what_is_only_hinted_at_is_missed_as_the_documentation_says() -> None:
-    found = sum(danger_said(text) is not None for text in FRESH)
-    said = (ROOT / "docs" / "responsible-use.md").read_text(encoding="utf-8")
-    assert f"{found} of {len(FRESH)}" in said
-
-
-@pytest.mark.parametrize(("kind", "text"), [item for item in dangers(0) if item[0] != "other languages"])
-def test_the_danger_is_called_by_its_name(kind: str, text: str) -> None:
-    assert danger_said(text) == kind
-
-
-@pytest.mark.parametrize("text", HARMLESS[0])
-def test_an_idiom_is_no_danger(text: str) -> None:
-    assert danger_said(text) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I DON'T WANT TO LIVE ANYMORE",
-        "I don\u2019t want to live any more",
-        "i dont want  to\nlive anymore.",
-        "\uff29 don't want to live anymore",
-        "I don't want to li\u200bve anymore",
-    ],
-)
-def test_letters_are_taken_for_what_they_say(text: str) -> None:
-    assert danger_said(text) == "suicide"
+def test_a_danger_is_named_and_an_idiom_is_none() -> None:
+    named = {text: kind for kind, text in dangers(0) if kind != "other languages"}
+    named |= {
+        "I DON'T WANT TO LIVE ANYMORE": "suicide",
+        "I don\u2019t want to live any more": "suicide",
+        "i dont want  to\nlive anymore.": "suicide",
+        "\uff29 don't want to live anymore": "suicide",
+        "I don't want to li\u200bve anymore": "suicide",
+        "My brother killed himself, and now I want to die too.": "suicide",
+        "embarrassed could have " * 4_000 + " I want to die.": "suicide",
+    }
+    harmless = [*HARMLESS[0], "", " ", "\ud83d", "\x00", "'" * 1000, "😶‍🌫️", "embarrassed could have " * 4_000]
+    assert {text: danger_said(text) for text in named} == named
+    assert [text for text in harmless if danger_said(text)] == []
 
 
 def test_all_that_the_speaker_said_counts_and_nothing_that_was_answered() -> None:
@@ -84,20 +72,6 @@ def test_all_that_the_speaker_said_counts_and_nothing_that_was_answered() -> Non
     assert danger_in(replace(calm, dialogue=(said,))) == "suicide"
     assert danger_in(replace(calm, dialogue=(replace(said, speaker="Listener"),))) is None
     assert danger_in(replace(calm, situation="My husband hits me.")) == "abuse"
-
-
-def test_own_danger_comes_before_grief() -> None:
-    assert danger_said("My brother killed himself, and now I want to die too.") == "suicide"
-
-
-@pytest.mark.parametrize("text", ["", " ", "\ud83d", "\x00", "'" * 1000, "😶‍🌫️"])
-def test_odd_texts_do_no_harm(text: str) -> None:
-    assert danger_said(text) is None
-
-
-def test_a_text_as_long_as_any_is_read_to_its_end() -> None:
-    long = "embarrassed could have " * 4_000
-    assert danger_said(long) is None and danger_said(f"{long} I want to die.") == "suicide"
 
 
 def test_a_flag_changes_no_label_and_is_there_whether_scored_or_not() -> None:

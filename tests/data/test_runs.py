@@ -1,4 +1,4 @@
-"""The run folder: whatever happens to it, taking it up again gives what an unbroken run gives."""
+"""The run folder: after any interruption, resuming it gives the same as an unbroken run."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.files import replacing, write_texts
+from empathy_judge.data.files import replacing, write_sealed, write_texts
 from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.records import Exchange, judgment_of, unscored
 from empathy_judge.data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_summary
@@ -98,7 +98,16 @@ def test_another_content_under_the_same_id_is_asked(tmp_path: Path) -> None:
     assert complete(tmp_path, changed) == ["e0"]
 
 
-def test_unscored_is_kept_and_not_asked_again(tmp_path: Path) -> None:
+def test_a_run_of_another_format_is_refused_with_the_command(tmp_path: Path) -> None:
+    complete(tmp_path)
+    content = json.loads((tmp_path / "manifest.json").read_text())
+    del content["digest"]
+    write_sealed(tmp_path / "manifest.json", content | {"format": 1})
+    with pytest.raises(UserError, match=r"format 1; this version reads 2; .*run the command that made it"):
+        read_manifest(tmp_path)
+
+
+def test_unscored_is_saved_and_not_asked_again(tmp_path: Path) -> None:
     with open_run(tmp_path, PLAN) as run:
         run.keep(0, unscored(EXCHANGES[0], "refused: no"))
     with open_run(tmp_path, PLAN) as run:
@@ -131,24 +140,19 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(UserError, match="not a run folder"):
         complete(tmp_path)
-    (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+    for folder in (tmp_path / "thesis.txt", tmp_path / "thesis.txt" / "below"):
         with pytest.raises(UserError, match="is a file"):
             complete(folder)
 
 
-def test_a_row_set_aside_is_kept_whole_and_counted_once(tmp_path: Path) -> None:
-    bad = BadRow(Path("r.jsonl"), 3, "response: missing", {"prompt": "\ud800", "when": b"x"})
-    for _ in range(2):  # taken up again, the input is read from its start
+def test_a_row_set_aside_is_saved_whole_and_counted_once(tmp_path: Path) -> None:
+    raw = {"prompt": "\ud800", "when": b"x"}
+    for _ in range(2):  # a resumed run reads the input from its start
         with open_run(tmp_path, PLAN) as run:
-            run.set_aside(bad)
+            run.set_aside(BadRow(Path("r.jsonl"), 3, "response: missing", raw))
             assert run.set_aside_count == 1
-    (line,) = (tmp_path / "set_aside.jsonl").read_text().splitlines()
-    assert json.loads(line) == {
-        "line": 3,
-        "problem": "response: missing",
-        "raw": {"prompt": "\ud800", "when": "b'x'"},
-    }
+    saved = json.loads((tmp_path / "set_aside.jsonl").read_text())
+    assert saved == {"line": 3, "problem": "response: missing", "raw": raw | {"when": "b'x'"}}
 
 
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
