@@ -144,10 +144,9 @@ def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
     ties = _Ties(scores)
 
     def auc(counts: Floats) -> Floats:
-        above = ties.sums(counts * positive)
-        below = ties.sums(counts * ~positive)
-        wins = (above * (below.cumsum(axis=1) - below / 2)).sum(axis=1)
-        return ratio(wins, above.sum(axis=1) * below.sum(axis=1))
+        above, total = (counts * positive).sum(axis=1), counts.sum(axis=1)
+        ranks = (counts * positive * ties.ranks(counts)).sum(axis=1)
+        return ratio(ranks - above * (above + 1) / 2, above * (total - above))
 
     return auc
 

@@ -1,7 +1,7 @@
 """The report of a calibration: as a page, as JSON, and on the terminal."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -14,14 +14,7 @@ from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.crisis import say_flags
 from empathy_judge.data.records import NOUNS, to_plain
 from empathy_judge.data.text import printable
-from empathy_judge.reports.calibration.agreement import (
-    agreement_section,
-    confusion_section,
-    judges_section,
-    reliability_section,
-)
-from empathy_judge.reports.calibration.failures import bias_section, disagreements_section
-from empathy_judge.reports.calibration.per_model import models_section
+from empathy_judge.reports.calibration import sections
 from empathy_judge.reports.calibration.verdict import (
     count_people,
     refuse_part,
@@ -51,7 +44,6 @@ MISUSE = (
     "To compare levels across calibrations, languages or unrated kinds of conversation.",
     "To report a share without its interval, or a rank if intervals overlap.",
 )
-SHOWN_ELSEWHERE = ("models", "columns", "shares", "responses")  # of the data: in sections of their own
 
 
 def default_folder(report: CalibrationReport) -> Path:
@@ -72,12 +64,16 @@ def plain_report(report: CalibrationReport) -> dict[str, Any]:
 
 def make_page(report: CalibrationReport) -> Page:
     """Return the page of a report, all but a few sections folded; those without data are left out."""
-    sections = (judges_section(report), confusion_section(report), disagreements_section(report))
+    shown = (
+        sections.judges_section(report),
+        sections.confusion_section(report),
+        sections.disagreements_section(report),
+    )
     details = (
-        agreement_section(report),
-        models_section(report),
-        bias_section(report),
-        reliability_section(report),
+        sections.agreement_section(report),
+        sections.models_section(report),
+        sections.bias_section(report),
+        sections.reliability_section(report),
         Section(name="reading", title="How to read this", points=READING),
         Section(name="misuse", title="Do not use it for", short="Not for", points=MISUSE),
         _provenance(report),
@@ -96,7 +92,7 @@ def make_page(report: CalibrationReport) -> Page:
         ),
         answers=tuple(say_answers(report)),
         sections=(
-            *filter(None, sections),
+            *filter(None, shown),
             *(replace(section, is_folded=True) for section in details if section is not None),
         ),
         foot="All figures are in report.json beside this page.",
@@ -105,34 +101,25 @@ def make_page(report: CalibrationReport) -> Page:
 
 def _provenance(report: CalibrationReport) -> Section:
     """Return the judge, the data, the seed and the hashes behind the figures."""
-    plain = to_plain(report)
-    data = {key: value for key, value in plain["data"].items() if key not in SHOWN_ELSEWHERE}
-    parts = {"judge": plain["judge"], "": data, "calibration": plain["calibration"]}
-    facts = {key: value for name, part in parts.items() for key, value in _flat(part, name).items()}
+    judge, data, made = report.judge, report.data, report.calibration
+    facts = {
+        "judge": f"{judge.name} {judge.version}",
+        "rubric": judge.rubric,
+        "runs": judge.source,
+        "ratings": made.ratings,
+        "calibration": f"{made.digest}; created {made.created}, expires {made.expires}",
+        "intervals": f"{data.draws} draws of {data.cluster_count} clusters ({data.clusters})",
+        "seed": data.seed,
+        "notes": "; ".join(data.notes),
+    }
     table = Table(
         caption="What was calibrated, on what, and how",
         head=("fact", "value"),
-        rows=tuple(row(name, value) for name, value in facts.items()),
+        rows=tuple(row(name, value) for name, value in facts.items() if value),
         words=frozenset({0, 1}),
         is_folded=True,
     )
     return Section(name="provenance", title="Provenance", tables=(table,))
-
-
-def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return nested facts as one list of names and texts, without empty ones."""
-    flat: dict[str, str] = {}
-    for key, value in facts.items():
-        full = f"{name} {key}".strip().replace("_", " ")
-        if isinstance(value, Mapping):
-            flat |= _flat(value, full)
-        elif isinstance(value, list):
-            flat |= {full: ", ".join(map(str, value))} if value else {}
-        elif isinstance(value, float):
-            flat[full] = f"{value:.4g}"
-        elif value not in (None, ""):
-            flat[full] = str(value)
-    return flat
 
 
 def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
@@ -141,7 +128,7 @@ def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
     choice = say_choice(report)
     for number, sentence in enumerate([*choice, say_headline(report)] if choice else say_verdict(report)):
         if number == 1:
-            print_tables(judges_section(report).tables, screen)
+            print_tables(sections.judges_section(report).tables, screen)
         lines = textwrap.wrap(printable(sentence), max(40, min(screen.width, 100) - 2))
         screen.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
     notes = [

@@ -41,7 +41,7 @@ class NewModels(NamedTuple):
 
 def say_verdict(report: CalibrationReport) -> list[str]:
     """Return the headline and the answers beneath it, as sentences; with several judges the choice first."""
-    answers = (f"{question} {answer}" for question, answer in say_answers(report))
+    answers = [" ".join(answer) for answer in say_answers(report)]
     return [*say_choice(report), say_headline(report), *answers]
 
 
@@ -71,16 +71,17 @@ def say_choice(report: CalibrationReport) -> list[str]:
             f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}."
         ]
     best, *others = within
-    sentence = f"{best.name} agrees with your raters best (weighted kappa {show(_kappa(best, report))})"
     if chosen is not best:
         instead = f"costs {money(_cost(chosen))} per 1,000 instead of {money(best.usd_per_1000)}"
-        price = instead if _cost(chosen) else "free"
-        return [f"{sentence}; {chosen.name} is within its confidence interval and {price}."]
-    if not others:
-        return [f"{sentence}; no other judge is within its confidence interval."]
-    are = f"{listed([run.name for run in others])} {'is' if len(others) == 1 else 'are'}"
-    is_priced = all(run.usd_per_1000 is not None for run in within)
-    return [f"{sentence}; {are} within its confidence interval{' and not cheaper' * is_priced}."]
+        rest = f"{chosen.name} is within its confidence interval and {instead if _cost(chosen) else 'free'}"
+    elif others:
+        is_priced = all(run.usd_per_1000 is not None for run in within)
+        are = f"{listed([run.name for run in others])} {'is' if len(others) == 1 else 'are'}"
+        rest = f"{are} within its confidence interval{' and not cheaper' * is_priced}"
+    else:
+        rest = "no other judge is within its confidence interval"
+    kappa = show(_kappa(best, report))
+    return [f"{best.name} agrees with your raters best (weighted kappa {kappa}); {rest}."]
 
 
 def _kappa(run: RunRow, report: CalibrationReport) -> Estimate:
@@ -205,17 +206,10 @@ def _say_levels(report: CalibrationReport) -> str:
     tau = levels.tau.value
     is_order = isfinite(tau) and len(levels.models) >= ORDERED
     order = f"; Kendall's tau of its order of models and the human order is {tau:.2f}" if is_order else ""
-    crowd = [item.people_standard_error for item in levels.models if item.people_standard_error > 0]
-    error = f" The standard error of the human share is {_points(crowd)} points per model." if crowd else ""
     return (
         f"Its own {_level(report)} deviates by {mean} on average and {worst} at worst over these "
-        f"{len(levels.models)} models{order}.{error if report.data.has_shares else ''}"
+        f"{len(levels.models)} models{order}."
     )
-
-
-def _points(shares: list[float]) -> str:
-    low, high = (f"{SHARES * end:.1f}" for end in (min(shares), max(shares)))
-    return low if low == high else f"{low} to {high}"
 
 
 def _new_models(report: CalibrationReport) -> NewModels | None:
@@ -238,34 +232,28 @@ def _reach(report: CalibrationReport, new: NewModels) -> str:
 
 
 def _say_models(report: CalibrationReport) -> str:
-    names = report.data.models
-    rated = f"The rated ones: {_list(names)}."
-    new = _new_models(report)
-    if new is None and len(names) >= LEAST_MODELS:
-        return (
-            f"{rated} Its precision on an unrated model cannot be measured: that takes {TRIED} rated models."
+    names, new = report.data.models, _new_models(report)
+    if new is not None:
+        unrated = (
+            f"For an unrated model inside their range it estimates the {_level(report)} to within "
+            f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
+            f"{new.tried} intervals contain the human level)."
         )
-    if new is None:
-        return (
-            f"{rated} It cannot estimate an unrated model yet: {len(names)} rated "
-            f"model{'s are' if len(names) != 1 else ' is'} too few for a calibration line."
-        )
-    return (
-        f"{rated} For an unrated model inside their range it estimates the {_level(report)} to within "
-        f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
-        f"{new.tried} intervals contain the human level)."
-    )
+    elif len(names) >= LEAST_MODELS:
+        unrated = f"Its precision on an unrated model cannot be measured: that takes {TRIED} rated models."
+    else:
+        models = f"{len(names)} rated model{'s are' if len(names) != 1 else ' is'}"
+        unrated = f"It cannot estimate an unrated model yet: {models} too few for a calibration line."
+    return f"The rated ones: {_list(names)}. {unrated}"
 
 
 def _say_bias(report: CalibrationReport) -> str:
     noun = NOUNS[report.judge.unit]
     found = [item for item in report.findings if item.verdict == "found"]
+    titles = {"matters": "Biases large enough to matter", "unclear": "Biases that may matter"}
     sentences = [
         f"{title}: {_list([_bias(item, noun) for item in found if item.size == size])}."
-        for size, title in (
-            ("matters", "Biases large enough to matter"),
-            ("unclear", "Biases that may matter"),
-        )
+        for size, title in titles.items()
         if any(item.size == size for item in found)
     ]
     hidden = [item.audit for item in report.findings if item.verdict == "could not have been found"]

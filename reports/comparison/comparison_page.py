@@ -56,14 +56,10 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
         "kind": "runs",
         "judge": {name: getattr(compared.judge, name) for name in ("name", "version", "rubric")},
         **({"dimension": compared.judge.dimension} if compared.judge.dimension_note else {}),
-        "calibration": {
-            "digest": calibration.digest,
-            "created": calibration.created.isoformat(),
-            "expires": calibration.expires.isoformat(),
-            "models": list(calibration.models),
-        }
-        if calibration
-        else None,
+        "calibration": calibration
+        and to_plain(
+            {name: getattr(calibration, name) for name in ("digest", "created", "expires", "models")}
+        ),
         "calibration_note": compared.calibration.note,
         "margin": compared.margin,
         "models": to_plain(compared.models),
