@@ -125,9 +125,8 @@ def train(
     from dataclasses import replace
 
     from empathy_judge.reports.progress import progress, training_steps
-    from empathy_judge.training.environment import check_environment
     from empathy_judge.training.model_card import evaluation_lines, read_recorded, write_card
-    from empathy_judge.training.recipe import lineage, read_recipe
+    from empathy_judge.training.recipe import check_environment, lineage, read_recipe
     from empathy_judge.training.training_data import read_training_data
 
     card: dict[str, Any] = {}

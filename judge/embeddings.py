@@ -1,4 +1,4 @@
-"""Sentence embeddings by all-MiniLM-L6-v2 (`training/export_embedder.py`), and prompt fit by them."""
+"""Sentence embeddings by all-MiniLM-L6-v2 (`training/export.py`), and prompt fit by them."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -23,17 +23,18 @@ from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.runs import read_object, write_object
 from empathy_judge.data.tables import write_rows
 from empathy_judge.training.examples import under_another
-from empathy_judge.training.graded_replies import read_constant_replies
 from empathy_judge.training.held_out import (
     HeldOut,
     HeldOutEvaluation,
+    SetItem,
     draw_batches,
     evaluate_held_out,
     expected_scores,
+    measure_set,
+    set_item,
 )
-from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, drop_shared
+from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_constant_replies
 from empathy_judge.training.recipe import STUDY, Recipe
-from empathy_judge.training.set_transfer import SetItem, measure_set, set_item
 from empathy_judge.training.training_data import TrainingData
 
 PLAN, EVALUATION = "plan.json", "evaluation.json"

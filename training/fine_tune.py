@@ -21,8 +21,8 @@ from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, write_c
 from empathy_judge.training import examples as build
 from empathy_judge.training import network as networks
 from empathy_judge.training.examples import GRADES, TrainingExample
-from empathy_judge.training.graded_replies import read_graded_replies
 from empathy_judge.training.network import JudgeNetwork, TrainedNetworks
+from empathy_judge.training.rated_sets import read_graded_replies
 from empathy_judge.training.recipe import NetworkData, Recipe
 from empathy_judge.training.training_data import TrainingData
 

@@ -1,14 +1,17 @@
 """Making of a judge: train, export, and write a card from which the same judge can be built again."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import numpy as np
+import torch
 
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import digest_json, disk_errors, read_toml, replacing
@@ -29,14 +32,12 @@ from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
 from empathy_judge.training import cross_validation, fine_tune
 from empathy_judge.training import export as onnx_export
-from empathy_judge.training.environment import find_base, make_deterministic, package_versions
-from empathy_judge.training.graded_replies import read_graded_replies
 from empathy_judge.training.held_out_calibration import open_trained
 from empathy_judge.training.model_card import DEFAULT_TEXT, describe_evidence, write_judge_card
 from empathy_judge.training.network import TrainedNetworks, load_network, save_adapter, save_network
-from empathy_judge.training.recipe import RECIPES, Recipe
+from empathy_judge.training.rated_sets import RECIPES, read_graded_replies
+from empathy_judge.training.recipe import Recipe, find_base
 from empathy_judge.training.training_data import TrainingData
-from empathy_judge.training.vocabulary import prune_vocabulary
 
 NETWORK = "network-{}.safetensors"  # trained parameters, from which an interrupted training resumes
 TEACHER = "teacher-{}"  # the subfolder of one of a judge's teachers
@@ -47,6 +48,8 @@ WEIGHT_FILES = ("*.gguf", "*.safetensors", "*.bin")  # of a base
 COMPARED = 100  # replies on which int8 is compared with full precision
 CALIBRATION_REPLIES = 60  # replies by which the weights of a decoder are quantized
 MAX_INT8_CHANGE = 0.02  # of the mean score; beyond it int8 would cost more than it saves
+# The packages that decide about the weights, bit by bit.
+PINNED = ("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "tokenizers", "torch", "transformers")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -217,7 +220,7 @@ def export(
     if trained.tokenizer.is_decoder:
         settings = cast(Any, network.base).config.to_dict()
         card["config"] = {name: settings[name] for name in CONFIG_KEYS}
-        pruned = prune_vocabulary(trained, [*exchanges, *texts])
+        pruned = onnx_export.prune_vocabulary(trained, [*exchanges, *texts])
         run = partial(pruned.predict, others[:CALIBRATION_REPLIES], batch_size=1)
         names = onnx_export.write_decoder(pruned.networks[0], pruned.tokenizer, folder, run)
     else:
@@ -353,3 +356,17 @@ def rebuild_judge(
             f"{MAX_REBUILT_CHANGE}): {versions or 'the packages are the same'}"
         )
     return {**rebuilt, "change": change}
+
+
+def make_deterministic(threads: int = 0) -> int:
+    """Make torch repeat a training bit by bit; return the number of CPU threads, on which results depend."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    if threads:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide about the weights."""
+    return {name: version(name) for name in PINNED}

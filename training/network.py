@@ -16,8 +16,7 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.large_judge import ADAPTER, HEAD, SETTINGS, load_pretrained
 from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
-from empathy_judge.training.environment import find_base
-from empathy_judge.training.recipe import Recipe
+from empathy_judge.training.recipe import Recipe, find_base
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]
 UNSUPPORTED = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # all others are decoders

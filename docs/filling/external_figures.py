@@ -14,8 +14,8 @@ from empathy_judge.data.files import digest_json
 from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.text import show
 from empathy_judge.judge.base import DEFAULT, load_judge
+from empathy_judge.training.held_out import measure_set, set_item
 from empathy_judge.training.rated_sets import EXTERNAL_SETS, RatedItem, read_rated_set
-from empathy_judge.training.set_transfer import measure_set, set_item
 from filling.figures import JUDGE, card
 from filling.reference_tables import LARGE, OPEN, table
 

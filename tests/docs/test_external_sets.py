@@ -9,8 +9,8 @@ from made_sets import COLD, WARM, write_external_sets
 from repository import SHARED, dataset
 
 from empathy_judge.data.records import LABELS
+from empathy_judge.training.held_out import measure_set, set_item
 from empathy_judge.training.rated_sets import EXTERNAL_SETS, read_rated_set
-from empathy_judge.training.set_transfer import measure_set, set_item
 
 
 class StubJudge:

@@ -19,7 +19,7 @@ from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.robustness.catalogue import read_perturbations, read_replies
 from empathy_judge.rating.journal import Entry, Journal
 from empathy_judge.rating.plan import read_plan, read_texts
-from empathy_judge.training import graded_replies
+from empathy_judge.training import rated_sets
 from empathy_judge.training.examples import (
     GRADED_FRACTION,
     MIDDLE,
@@ -40,13 +40,13 @@ from empathy_judge.training.examples import (
     shuffle_replies,
     standardize,
 )
-from empathy_judge.training.graded_replies import (
+from empathy_judge.training.rated_sets import (
+    RatedItem,
     read_constant_replies,
     read_graded_replies,
     read_grades,
     read_written_replies,
 )
-from empathy_judge.training.rated_sets import RatedItem
 from empathy_judge.training.recipe import Recipe
 from empathy_judge.training.training_data import TrainingData, read_training_data, without_situations
 
@@ -180,7 +180,7 @@ def test_the_graded_data_files_are_complete_and_named_where_they_are_missing(tmp
 
 def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     graded, other = EXCHANGES
-    monkeypatch.setattr(graded_replies, "read_grades", lambda: {graded.content_digest: 80})
+    monkeypatch.setattr(rated_sets, "read_grades", lambda: {graded.content_digest: 80})
     ratings = [RatedExchange(exchange=each, target=(0, 0, 1), rater="r") for each in (graded, other)]
     first, second = add_grades(from_ratings(ratings))
     assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)

@@ -10,10 +10,10 @@ from scipy.stats import spearmanr
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
+from empathy_judge.judge.classifier.large_judge import PUBLISHED_BASES
 from empathy_judge.training.cross_validation import measure_rows, read_rows
-from empathy_judge.training.environment import BASES, PUBLISHED_BASES
-from empathy_judge.training.rated_sets import RATED_SETS, read_rated_set
-from empathy_judge.training.recipe import RECIPES, STUDY, Recipe, build_recipe, lineage, read_recipe
+from empathy_judge.training.rated_sets import RATED_SETS, RECIPES, read_rated_set
+from empathy_judge.training.recipe import BASES, STUDY, Recipe, build_recipe, lineage, read_recipe
 from empathy_judge.training.training_data import TrainingData
 
 OPEN_JUDGE = Path(__file__).parents[2] / "docs" / "figures" / "open-judge"

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import roc_auc_score
 
-from empathy_judge.training.set_transfer import SetItem, SetTransfer, measure_set
+from empathy_judge.training.held_out import SetItem, SetTransfer, measure_set
 
 SYSTEMS = 5
 

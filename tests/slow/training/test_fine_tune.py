@@ -18,7 +18,7 @@ import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
-from empathy_judge.training import graded_replies
+from empathy_judge.training import rated_sets
 from empathy_judge.training.examples import (
     GRADES,
     SYNTHETIC,
@@ -280,7 +280,7 @@ def test_each_network_uses_the_data_that_its_recipe_names(
 
     grades = {example.exchange.content_digest: 50.0 for example in seen}
     monkeypatch.setattr(fine_tuning, "fine_tune", fine_tune)
-    monkeypatch.setattr(graded_replies, "read_grades", lambda: grades)
+    monkeypatch.setattr(rated_sets, "read_grades", lambda: grades)
     networks = list(get_args(NetworkData))
     recipe = replace(lineage(taught_recipe)[1], networks=networks, synthetic=0.5, grades=1.0)
     for ratings, used in ((seen, networks), ([], [name for name in networks if name != "labels"])):

@@ -19,9 +19,10 @@ from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.base import WEIGHTS, load_judge
 from empathy_judge.judge.onnx_model import read_card
 from empathy_judge.training import make
-from empathy_judge.training.export_embedder import ABOUT
+from empathy_judge.training.export import ABOUT
 from empathy_judge.training.model_card import read_recorded, write_card
-from empathy_judge.training.recipe import RECIPES, Recipe, lineage, read_recipe
+from empathy_judge.training.rated_sets import RECIPES
+from empathy_judge.training.recipe import Recipe, lineage, read_recipe
 from empathy_judge.training.training_data import TrainingData
 
 CARDS = {"classifier": "default", "classifier-large": "teacher-large"}  # with their recipes
@@ -60,7 +61,7 @@ def test_train_accepts_a_shipped_card_with_the_published_data(
     monkeypatch.setattr(make, "make_judge", make_judge)
     if name == "classifier-large":
         monkeypatch.setattr(make, "digest_base", bases.__getitem__)
-        monkeypatch.setattr("empathy_judge.training.environment.find_base", Path)
+        monkeypatch.setattr("empathy_judge.training.recipe.find_base", Path)
     study = [dataset("empathy-study"), dataset("empathy-study-sixth")]
     training = ["train", "study/exchanges.jsonl", "study/ratings.jsonl", "--out", "out"]
     for words in (

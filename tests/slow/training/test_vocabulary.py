@@ -10,9 +10,9 @@ from repository import SAMPLES
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.classifier.preprocessing import write_context
+from empathy_judge.training.export import prune_vocabulary
 from empathy_judge.training.network import TrainedNetworks, make_network
 from empathy_judge.training.recipe import Recipe
-from empathy_judge.training.vocabulary import prune_vocabulary
 
 TOKENS = 5_000
 FRESH = (
