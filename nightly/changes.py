@@ -22,7 +22,6 @@ from empathy_judge.calibration.monitoring.confidence_sequence import (
     sum_night,
 )
 from empathy_judge.calibration.monitoring.drift import (
-    Drift,
     EmotionChange,
     emotion_changes,
     is_beyond,
@@ -114,17 +113,6 @@ class JudgeShift:
     moved: str | None = None
     suspected: str | None = None
 
-    def split(self, differences: Floats, label: Label, *, looks: int = 1, widening: float = 1.0) -> Drift:
-        """Split a model's change into the judge's part and its own."""
-        return split_change(
-            differences,
-            anchors_before=self.before[label],
-            anchors_after=self.after[label],
-            min_drift=self.min_drift,
-            looks=looks,
-            widening=widening,
-        )
-
 
 def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> PairedResponses:
     """Pair responses by prompt; several responses to one prompt are averaged first."""
@@ -147,15 +135,14 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, min_dri
 
     It moved where an interval that holds on all nights shows it, and may have where tonight's does.
     """
-    old = {(item.anchors, item.item): item for item in before.anchors if item.good is not None}
-    both = [
-        (item, old[item.anchors, item.item])
-        for item in tonight
-        if item.good is not None and (item.anchors, item.item) in old
-    ]
+    old, new = (
+        {(item.anchors, item.item): item for item in anchors if item.good is not None}
+        for anchors in (before.anchors, tonight)
+    )
+    both = [key for key in new if key in old]
     shift = JudgeShift(
-        before={label: np.array([getattr(was, label) for _, was in both]) for label, _, _ in SIDES},
-        after={label: np.array([getattr(new, label) for new, _ in both]) for label, _, _ in SIDES},
+        before={label: np.array([getattr(old[key], label) for key in both]) for label, _, _ in SIDES},
+        after={label: np.array([getattr(new[key], label) for key in both]) for label, _, _ in SIDES},
         min_drift=min_drift,
     )
     if len(both) < 2:
@@ -197,8 +184,18 @@ def change_since(
         differences = paired.differences[label]
         sums = [*earlier[label], *([paired.sums[label]] if uses_nights else [])]
         variances[label] = variance = night_variance(sums)
-        drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
-        always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
+        tonight, always = (
+            split_change(
+                differences,
+                anchors_before=shift.before[label],
+                anchors_after=shift.after[label],
+                min_drift=shift.min_drift,
+                looks=looks,
+                widening=variance.widening,
+            )
+            for looks in (1, NIGHTS * models)
+        )
+        drifts[label] = tonight
         own, sustained, averaged, lasting = tonight.total, always.total, 1, 0.0
         if shift.moved:
             own, sustained = tonight.model, always.model
@@ -218,8 +215,7 @@ def change_since(
             nights=averaged,
             lasting=lasting,
         )
-        is_named = any(name is not None for name in paired.emotions)
-        emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
+        emotions[label] = emotion_changes(differences, paired.emotions, worse=worse)
     good, variance = drifts["good"], variances["good"]
     record = ChangeResult(
         model=model,

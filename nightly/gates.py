@@ -57,11 +57,6 @@ class Gate:
     subject: Against | Literal[""] = ""
 
     @property
-    def name(self) -> str:
-        """The gate as in the configuration, with its subject."""
-        return name_gate(self.kind, self.subject)
-
-    @property
     def label(self) -> Label:
         """The label whose share it is about."""
         return "bad" if self.kind == "bad_share_rise" else "good"
@@ -70,8 +65,8 @@ class Gate:
 def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate, ...]:
     """Read the gates of a TOML table; `place` is named in errors.
 
-    >>> [gate.name for gate in read_gates({"bad_share_rise": 3, "max_cost": 0.5})]
-    ['bad_share_rise against baseline', 'max_cost']
+    >>> [(gate.kind, gate.subject) for gate in read_gates({"bad_share_rise": 3, "max_cost": 0.5})]
+    [('bad_share_rise', 'baseline'), ('max_cost', '')]
     """
     known = (*CHANGES, *MOST)
     if unknown := sorted(set(table) - set(known)):
@@ -268,7 +263,7 @@ def _result(
     gate: Gate, model: CheckedModel, outcome: Outcome, text: str, *, value: float | None = None, **more: Any
 ) -> GateResult:
     """Return a gate's result; the sentence of one without a figure names the gate."""
-    which = f"{gate.name}: " if value is None else ""
+    which = f"{name_gate(gate.kind, gate.subject)}: " if value is None else ""
     return GateResult(
         gate=gate.kind,
         model=model.result.model,

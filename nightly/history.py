@@ -46,8 +46,7 @@ KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are stored
 LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
 KINDS: Final = ("results", *(name for name in TABLES if name != "models"))
 FIXES: Final = {  # by a part of SQLite's message
-    "disk I/O error": "free some space on its disk, then run the command again; no data was lost",
-    "disk is full": "free some space on its disk, then run the command again; no data was lost",
+    "disk": "free some space on its disk, then run the command again; no data was lost",
     "readonly database": "change its permissions, or set another history",
     "unable to open": "change the permissions of its folder, or set another history",
     "not a database": "restore a backup, or set another history",

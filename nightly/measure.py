@@ -47,7 +47,7 @@ FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # t
 CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NightSetup:
     """The judge, calibration and budget of a night; `stale` is why a wanted calibration cannot be used."""
 
@@ -58,7 +58,7 @@ class NightSetup:
     stale: str | None
     budget: Budget
     clock: Clock
-    again: bool = False
+    again: bool
 
     @property
     def judge_key(self) -> tuple[str, str]:
@@ -93,16 +93,7 @@ def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool
     except StaleCalibration as error:  # the night runs without it and reports it
         stale = str(error)
         correction = CalibrationChoice(calibration=None, note=stale)
-    return NightSetup(
-        config=config,
-        night=night,
-        judge=judge,
-        correction=correction,
-        stale=stale,
-        budget=budget,
-        clock=clock,
-        again=again,
-    )
+    return NightSetup(config, night, judge, correction, stale, budget, clock, again)
 
 
 def date_of(night: str, clock: Clock) -> date:
@@ -115,12 +106,8 @@ def date_of(night: str, clock: Clock) -> date:
 
 def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
     """Measure one model; an `OperationalError` affects it alone; running the night again may fix it."""
-    started = setup.clock()
-    folder = setup.folder / slug(entry.name)
-    if entry.endpoint is None:
-        responses, about = _take(entry, setup, folder)
-    else:
-        responses, about = _ask(entry, setup, folder)
+    started, folder = setup.clock(), setup.folder / slug(entry.name)
+    responses, about = (_ask if entry.endpoint else _take)(entry, setup, folder)
     run = score_responses(responses, setup, folder, entry.name)
     judged = tuple(_judged(entry.name, responses, run, setup))
     scored, cost = run.models[0], about["cost"]

@@ -24,7 +24,7 @@ from empathy_judge.data.files import locked
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 from empathy_judge.judge.base import WEIGHTS
-from empathy_judge.nightly.changes import SIDES, JudgeShift, ModelChange, change_since, judge_shift, pair
+from empathy_judge.nightly.changes import SIDES, ModelChange, change_since, judge_shift, pair
 from empathy_judge.nightly.config import NightlyConfig
 from empathy_judge.nightly.dashboard.build import build_dashboard
 from empathy_judge.nightly.gates import CheckedModel, check_gates, gravest
@@ -265,7 +265,11 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
         ]
         counted = [point for point in before if point.night.night >= (config.baseline or "")]
         pinned = [read(point.night.night) for point in counted[: config.baseline_nights]]
-        unmoved = [night for night in pinned if not shift_since(night.anchors, pinned[0], setup).moved]
+        unmoved = [
+            night
+            for night in pinned
+            if not judge_shift(night.anchors, before=pinned[0], min_drift=config.min_judge_drift).moved
+        ]
         unscored = {point.night.night: point.result.unscored_share or 0.0 for point in before}
         past: dict[Against, PastNight] = {}
         sums = []
@@ -283,11 +287,6 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
     return earlier
 
 
-def shift_since(anchors: Sequence[AnchorResult], before: NightRecord, setup: NightSetup) -> JudgeShift:
-    """Return how far the judge moved from an earlier night to these anchors."""
-    return judge_shift(anchors, before=before, min_drift=setup.config.min_judge_drift)
-
-
 def changes_of(
     measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
 ) -> dict[str, ModelChange]:
@@ -299,7 +298,7 @@ def changes_of(
             against,
             then.nights,
             pair(measured.judged, [item for item in then.record.judgments if item.model == model]),
-            shift_since(anchors, then.record, setup),
+            judge_shift(anchors, before=then.record, min_drift=setup.config.min_judge_drift),
             earlier=earlier.sums,
             models=len(setup.config.models),
             unscored=then.unscored,
@@ -319,7 +318,7 @@ def _sums(
         return None if stored.judge_moved else {label: NightSums(*sums[label]) for label, _, _ in SIDES}
     # Another baseline then: count again, as far as the judgments are stored.
     then = read(point.night.night)
-    if shift_since(then.anchors, baseline.record, setup).moved:
+    if judge_shift(then.anchors, before=baseline.record, min_drift=setup.config.min_judge_drift).moved:
         return None
     of_model = [
         [item for item in record.judgments if item.model == point.result.model]

@@ -14,16 +14,11 @@ from empathy_judge.nightly.changes import describe_variation, name_nights
 from empathy_judge.nightly.config import NightlyConfig
 from empathy_judge.nightly.gates import AGAINST, EXIT_CODES, gravest
 from empathy_judge.nightly.history import show_place
-from empathy_judge.nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
+from empathy_judge.nightly.schema import FINE, GateResult, ModelResult, NightRecord
 from empathy_judge.reports.outputs import CheckOutcome, append_summary, print_command
 from empathy_judge.reports.page import Cell, Page, Section, Table
 
-COMMANDS: Final[dict[Outcome, str]] = {
-    "regression": "error",
-    "failed": "error",
-    "stale": "warning",
-    "inconclusive": "warning",
-}
+COMMANDS: Final = {"regression": "error", "failed": "error", "stale": "warning", "inconclusive": "warning"}
 FINDING_KEYS: Final = ("model", "limit", "outcome", "sentence", "value", "low", "high", "emotions")
 QUIET: Final = "neither shown"  # a change not worth a sentence
 NAMED: Final = 4  # models in a sentence
@@ -100,29 +95,25 @@ def as_dict(night: FinishedNight) -> dict[str, Any]:
 def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     """Return a compact table, and beneath it the notes that are needed to read it."""
     record = night.record
-    notes = [record.calibration_note, f"history {show_place(config.history)}"]
     refused: dict[str, list[str]] = {}
     for model in record.models:
         if model.refused and not model.is_unresponsive:
             refused.setdefault(model.refused, []).append(model.model)
-    notes += [f"{', '.join(models)}: not corrected ({reason})" for reason, models in refused.items()]
-    if config.dashboard is not None:
-        notes.append(f"dashboard {config.dashboard / 'index.html'}")
-    if not night.is_new:
-        notes.insert(0, "This night is in the history already; nothing was run.")
+    notes = (
+        "" if night.is_new else "This night is in the history already; nothing was run.",
+        record.calibration_note,
+        f"history {show_place(config.history)}",
+        *(f"{', '.join(models)}: not corrected ({reason})" for reason, models in refused.items()),
+        f"dashboard {config.dashboard / 'index.html'}" if config.dashboard else "",
+    )
+    tables = (_table(record),) if record.models else ()
+    shown = tuple(note for note in notes if note)
+    models = Section(name="models", title="Models", short="models", tables=tables, notes=shown)
     return Page(
         title=f"{record.config}, night {record.night}: {record.status}",
-        subtitle=f"judge {record.judge} {record.judge_version}",
-        verdict=tuple(sentences(night.record)),
-        sections=(
-            Section(
-                name="models",
-                title="Models",
-                short="models",
-                tables=(_table(record),) if record.models else (),
-                notes=tuple(note for note in notes if note),
-            ),
-        ),
+        subtitle=f"judge {' '.join(record.judge_key)}",
+        verdict=tuple(sentences(record)),
+        sections=(models,),
     )
 
 
@@ -149,25 +140,21 @@ def sentences(record: NightRecord) -> list[str]:
             f"{counts['stale']} gates are stale; calibrate again, and set a night of this judge as baseline."
         )
     unresponsive = {model.model for model in record.models if model.is_unresponsive}
+    told = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]
     for outcome in ("regression", "inconclusive"):
-        is_new = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]
-        lines += [gate.sentence for gate in is_new if gate.outcome == outcome]
+        lines += [gate.sentence for gate in told if gate.outcome == outcome]
     if unheld := dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped"):
         lines.append(f"Skipped, because there is nothing to compare with: {', '.join(unheld)}.")
     for model in record.models:
         lines += [line] if (line := describe_missing(model, record.unit)) else []
         changes = {item.against: item for item in record.changes if item.model == model.model}
-        # Once where both changes are since the same night.
-        since: dict[tuple[str, ...], str] = {}
+        since: dict[tuple[str, ...], str] = {}  # one sentence if both changes are since the same night
         for against, change in changes.items():
             if change.verdict != QUIET:
-                nights = name_nights(change.nights)
-                since.setdefault(
-                    change.nights, f"{model.model} since {against} ({nights}): {change.sentence}"
-                )
-        lines += since.values()
+                sentence = f"since {against} ({name_nights(change.nights)}): {change.sentence}"
+                since.setdefault(change.nights, f"{model.model} {sentence}")
         notes = (describe_variation(changes.get("baseline")), *model.notes)
-        lines += [f"{model.model}: {note}" for note in notes if note]
+        lines += [*since.values(), *(f"{model.model}: {note}" for note in notes if note)]
     return [*lines, *record.study]
 
 

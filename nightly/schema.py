@@ -21,7 +21,7 @@ Shares = Mapping[str, Estimate]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """A night by its name, usually a date, and the name of its config; times are ISO texts.
+    """A night by its name, usually a date, and the name of its config.
 
     `status` is the gravest outcome of its gates, `settings` the digest of the config. `stale` is why the
     calibration cannot be used and `judge_moved` how the judge moved, if so. `failed` are reasons by model,

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -53,8 +54,8 @@ POINTS: Final[Mapping[str, Any]] = {
     "show": points,
     "reference": 0.0,
 }
-NEWEST: Final = 3  # nights whose responses have pages of their own
-REGRESSED: Final = 14  # nights with a regression of which the models that had it have pages too
+NEWEST: Final = 3  # nights whose responses have pages
+REGRESSED: Final = 14  # nights with a regression, which have pages of the models that regressed
 SNIPPET: Final = 110
 
 
@@ -119,8 +120,10 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     unit = nights[-1].unit if nights else REPLY
     render = _renderer(noun=unit, nouns=NOUNS[unit], prompts=PROMPT_NOUNS[unit])
     links: dict[str, dict[str, str]] = {}
+    pages = defaultdict[str, list[ResponsePage]](list)
     for page in responses:
         links.setdefault(page.model.name, {})[page.night.night] = page.name
+        pages[page.night.night].append(page)
     for page in responses:
         yield render(page.name, "responses", page=page, links=links[page.model.name])
     for at, model in enumerate(models):
@@ -161,11 +164,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
         trends=trend_figures(series, ordered),
         emotions=views.emotion_table(series, ordered),
         nights=[
-            (
-                night,
-                sum(at in model.regressions for model in models),
-                [page for page in responses if page.night is night],
-            )
+            (night, sum(at in model.regressions for model in models), pages[night.night])
             for at, night in list(enumerate(nights))[: -FACTS_NIGHTS - 1 : -1]
         ],
     )

@@ -56,7 +56,7 @@ def test_everything_can_be_set_and_paths_are_beside_the_file(tmp_path: Path) -> 
     assert asked.endpoint is not None
     assert (asked.name, asked.endpoint.model, asked.endpoint.temperature) == ("g", "gpt", 0.5)
     assert known.responses == str(tmp_path / "r" / "{night}.csv")
-    assert [gate.name for gate in config.gates] == ["good_share_drop against baseline"]
+    assert [(gate.kind, gate.subject) for gate in config.gates] == [("good_share_drop", "baseline")]
 
 
 def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:

@@ -58,12 +58,12 @@ def outcome(gate: Gate, model: CheckedModel) -> Outcome:
 
 def test_a_configuration_is_read_into_gates() -> None:
     gates = read_gates(tomllib.loads(CONFIG)["gates"])
-    assert [(gate.name, gate.limit) for gate in gates] == [
-        ("good_share_drop against baseline", 5),
-        ("good_share_drop against last night", 8),
-        ("bad_share_rise against baseline", 3),
-        ("max_cost", 0.5),
-        ("max_unscored", 2),
+    assert [(gate.kind, gate.subject, gate.limit) for gate in gates] == [
+        ("good_share_drop", "baseline", 5),
+        ("good_share_drop", "last night", 8),
+        ("bad_share_rise", "baseline", 3),
+        ("max_cost", "", 0.5),
+        ("max_unscored", "", 2),
     ]
     assert read_gates({}) == ()
 
