@@ -22,11 +22,13 @@ def import_source(name: str, *paths: Path) -> Imported:
     for path in paths:
         part, folder = _read(importer, path), path if path.is_dir() else path.parent
         for number, exchange in enumerate(part.exchanges):
-            intake.add_exchange(exchange, f"{path}:{number}")
+            intake.location = f"{path}:{number}"
+            intake.add_exchange(exchange)
         for number, rating in enumerate(part.ratings):
-            intake.add_rating(rating, f"{path}:{number}")
-        for place, reason in part.set_aside:
-            intake.set_aside(str(folder / place), reason)
+            intake.location = f"{path}:{number}"
+            intake.add_rating(rating)
+        for location, reason in part.set_aside:
+            intake.set_aside(reason, str(folder / location))
     return intake.finish()
 
 

@@ -20,7 +20,7 @@ Scale = tuple[float, float]
 class SetAside(NamedTuple):
     """A part of a dataset that became no record, or an incomplete one: where, and why."""
 
-    place: str
+    location: str
     reason: str
 
 
@@ -42,6 +42,7 @@ class Intake:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.location = ""  # of the row that is read: file:line or file:key
         self._exchanges: dict[str, tuple[Exchange, str]] = {}
         self._ratings: dict[tuple[str, str, str], tuple[Rating, str]] = {}
         self._set_aside: list[SetAside] = []
@@ -57,62 +58,63 @@ class Intake:
             raise UserError(f"{self.path}: expected a file {' or '.join(names)} in this folder")
         return files
 
-    def rows(self, path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every row of a CSV with its place; empty cells are left out, unreadable rows set aside."""
+    def rows(self, path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield every row of a CSV; empty cells are left out, unreadable rows set aside."""
         require_columns(path, columns)
 
         def on_bad(bad: BadRow) -> None:
-            self.set_aside(self.place(path, bad.line), bad.problem)
+            self.go_to(path, bad.line)
+            self.set_aside(bad.problem)
 
         for line, row in read_rows(path, on_bad=on_bad):
-            yield self.place(path, line), row
+            self.go_to(path, line)
+            yield row
 
-    def place(self, path: Path, where: int | str) -> str:
-        """Return `file:line` or `file:key`, with the folders below the path of the import in front."""
+    def go_to(self, path: Path, where: int | str) -> None:
+        """Set the location of what is read next, with the folders below the path of the import in front."""
         name = path.relative_to(self.path).as_posix() if self.path in path.parents else path.name
-        return f"{name}:{where}"
+        self.location = f"{name}:{where}"
 
-    def set_aside(self, place: str, reason: str) -> None:
-        """Note a part that became no record."""
-        self._set_aside.append(SetAside(place, reason))
+    def set_aside(self, reason: str, location: str = "") -> None:
+        """Note a part that became no record, by default the row that is read."""
+        self._set_aside.append(SetAside(location or self.location, reason))
 
     @contextmanager
-    def setting_aside(self, place: str) -> Iterator[None]:
+    def setting_aside(self) -> Iterator[None]:
         """Record a bad cell and continue with the rest of the dataset."""
         try:
             yield
         except BadCell as problem:
-            self.set_aside(place, str(problem))
+            self.set_aside(str(problem))
 
-    def add_exchange(self, exchange: Exchange, place: str) -> None:
+    def add_exchange(self, exchange: Exchange) -> None:
         """Add an exchange; one known from another file with the same texts only adds its extra keys."""
-        known, first = self._exchanges.setdefault(exchange.id, (exchange, place))
-        if first == place:
+        known, first = self._exchanges.setdefault(exchange.id, (exchange, self.location))
+        if first == self.location:
             return
-        if known.content_digest != exchange.content_digest or _is_same_file(first, place):
-            self.set_aside(place, f"id: {exchange.id!r} is already at {first}")
+        if known.content_digest != exchange.content_digest or self._is_same_file(first):
+            self.set_aside(f"id: {exchange.id!r} is already at {first}")
             return
         self._exchanges[exchange.id] = (replace(known, extra={**exchange.extra, **known.extra}), first)
 
-    def add_rating(self, rating: Rating, place: str) -> None:
+    def add_rating(self, rating: Rating) -> None:
         """Add a rating; the same one in another file is no second rating."""
         key = (rating.id, rating.rater, rating.dimension)
-        known, first = self._ratings.setdefault(key, (rating, place))
-        if first != place and (known.rating != rating.rating or _is_same_file(first, place)):
-            problem = (
-                f"rating: {rating.rater!r} rated {rating.id!r} on {rating.dimension!r} already at {first}"
-            )
-            self.set_aside(place, problem)
+        known, first = self._ratings.setdefault(key, (rating, self.location))
+        if first != self.location and (known.rating != rating.rating or self._is_same_file(first)):
+            who = f"{rating.rater!r} rated {rating.id!r} on {rating.dimension!r}"
+            self.set_aside(f"rating: {who} already at {first}")
 
-    def rate(
-        self, place: str, row: Mapping[str, Any], column: str, scale: Scale, **fields: Any
-    ) -> float | None:
+    def rate(self, row: Mapping[str, Any], column: str, scale: Scale, **fields: Any) -> float | None:
         """Add the rating in a cell, with these other fields, and return it; None where it was set aside."""
-        with self.setting_aside(place):
+        with self.setting_aside():
             score = read_score(row, column, scale)
-            self.add_rating(Rating(rating=score, **fields), place)
+            self.add_rating(Rating(rating=score, **fields))
             return score
         return None
+
+    def _is_same_file(self, location: str) -> bool:
+        return location.rpartition(":")[0] == self.location.rpartition(":")[0]
 
     def has_exchange(self, identity: str) -> bool:
         """Return whether the texts of a rated id were found."""
@@ -182,7 +184,3 @@ def read_score(row: Mapping[str, Any], column: str, scale: Scale, *, whole: bool
     if not low <= score <= high or (whole and score != math.floor(score)):
         raise BadCell(f"{column}: {text} is not on the scale {low:g}-{high:g}")
     return score
-
-
-def _is_same_file(place: str, other: str) -> bool:
-    return place.rpartition(":")[0] == other.rpartition(":")[0]

@@ -138,7 +138,7 @@ def import_judging_empathy(intake: Intake) -> None:
         raise UserError(f"{intake.path}: expected a folder 'annotations' in it")
     for name in sorted(item.name for item in folder.iterdir() if item.is_dir()):
         if name not in CORPORA:
-            intake.set_aside(f"annotations/{name}", f"not one of the datasets {', '.join(CORPORA)}")
+            intake.set_aside(f"not one of the datasets {', '.join(CORPORA)}", f"annotations/{name}")
             continue
         _take_corpus_texts(intake, name)
         rated: dict[str, None] = {}
@@ -146,7 +146,7 @@ def import_judging_empathy(intake: Intake) -> None:
             rated |= dict.fromkeys(_take_corpus_ratings(intake, table, name))
         for identity in rated:
             if not intake.has_exchange(identity):
-                intake.set_aside(identity, "no text: its ratings are saved without an exchange")
+                intake.set_aside("no text: its ratings are saved without an exchange", identity)
 
 
 def _take_corpus_texts(intake: Intake, name: str) -> None:
@@ -158,12 +158,12 @@ def _take_corpus_texts(intake: Intake, name: str) -> None:
     table = next((item for item in tables if item.is_file() and texts & set(read_header(item))), None)
     if table is None:
         return
-    for place, row in intake.rows(table, [key]):
+    for row in intake.rows(table, [key]):
         if row.get(key) == last:  # EmpatheticDialogues repeats the whole conversation for every utterance
             continue
         last = row.get(key, "")
-        with intake.setting_aside(place):
-            intake.add_exchange(_corpus_exchange(row, name), place)
+        with intake.setting_aside():
+            intake.add_exchange(_corpus_exchange(row, name))
 
 
 def _corpus_exchange(row: Mapping[str, Any], name: str) -> Exchange:
@@ -195,12 +195,12 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
     extra = {"dataset": name} | ({"rater_kind": "ai"} if rater in RATERS else {})
     dimensions = [column for column in read_header(table) if column not in {*NO_DIMENSION, corpus.key}]
     rated = []
-    for place, row in intake.rows(table, [corpus.key]):
+    for row in intake.rows(table, [corpus.key]):
         for dimension in dimensions:
-            with intake.setting_aside(place):
+            with intake.setting_aside():
                 identity = f"{name}/{read_text(row, corpus.key)}"
                 about = {"id": identity, "rater": RATERS.get(rater, rater), "dimension": dimension}
-                score = intake.rate(place, row, dimension, corpus.scale, **about, extra=extra)
+                score = intake.rate(row, dimension, corpus.scale, **about, extra=extra)
                 if score is not None:
                     rated.append(identity)
     return rated
@@ -212,8 +212,8 @@ def import_ieval(intake: Intake) -> None:
     for number, worker in enumerate(read_objects(file)):
         for sentiment in ("positive", "negative"):
             if not isinstance(worker.get(sentiment), dict):
-                place = intake.place(file, f"worker-{number}/{sentiment}")
-                intake.set_aside(place, "the file has no such situation for this worker")
+                intake.go_to(file, f"worker-{number}/{sentiment}")
+                intake.set_aside("the file has no such situation for this worker")
                 continue
             for bot in IEVAL_BOTS:
                 _take_ieval_dialogue(intake, file, worker, f"worker-{number}/{sentiment}/{bot}")
@@ -223,13 +223,13 @@ def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], 
     """Add one dialogue and its ratings; the path names the worker, the situation and the bot."""
     rater, sentiment, bot = path.split("/")
     identity, model = path.lower(), f"ieval-{bot.lower()}"
-    place = intake.place(file, identity)
+    intake.go_to(file, identity)
     scene = worker[sentiment]
     dialogue = scene.get(bot)
     if not isinstance(dialogue, dict):
-        intake.set_aside(place, f"{bot}: the file has no such dialogue")
+        intake.set_aside(f"{bot}: the file has no such dialogue")
         return
-    with intake.setting_aside(place):
+    with intake.setting_aside():
         exchange = exchange_of(
             identity,
             parse_chat_log(read_text(dialogue, "chat_log")),
@@ -238,16 +238,16 @@ def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], 
             emotion=read_text(scene, "emotion"),
             extra={"dialog_id": read_text(scene, "conv_id"), "batch": rater, "sentiment": sentiment},
         )
-        intake.add_exchange(exchange, place)
+        intake.add_exchange(exchange)
     scores = {}
     for dimension, scale in IEVAL_SCALES.items():
-        with intake.setting_aside(place):
+        with intake.setting_aside():
             scores[dimension] = read_score(dialogue, dimension, scale)
     if {"EU", "ER"} <= set(scores):
         scores["empathy"] = (scores["EU"] + scores["ER"]) / 2
     about: dict[str, Any] = {"id": identity, "rater": rater, "batch": rater, "extra": {"model": model}}
     for dimension, score in scores.items():
-        intake.add_rating(Rating(rating=score, dimension=dimension, **about), place)
+        intake.add_rating(Rating(rating=score, dimension=dimension, **about))
 
 
 def import_esconv(intake: Intake) -> None:
@@ -260,9 +260,9 @@ def import_esconv(intake: Intake) -> None:
     for file in intake.find_files("FailedESConv.json", "q-esconv.json"):
         origin = "failed" if "failed" in file.name.lower() else "accepted"
         for number, talk in enumerate(read_objects(file)):
-            place = intake.place(file, number)
-            with intake.setting_aside(place):
-                _take_esconv_talk(intake, place, f"{origin}/{number}", _esconv_talk(talk))
+            intake.go_to(file, number)
+            with intake.setting_aside():
+                _take_esconv_talk(intake, f"{origin}/{number}", _esconv_talk(talk))
 
 
 def _esconv_talk(talk: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -278,26 +278,26 @@ def _esconv_talk(talk: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner
 
 
-def _take_esconv_talk(intake: Intake, place: str, identity: str, talk: Mapping[str, Any]) -> None:
+def _take_esconv_talk(intake: Intake, identity: str, talk: Mapping[str, Any]) -> None:
     origin = identity.split("/")[0]
     about: dict[str, Any] = {
         "model": "human",
         "situation": str(talk.get("situation") or "").strip() or None,
         "emotion": str(talk.get("emotion_type") or "").strip() or None,
     }
-    turns, stars = _read_esconv_turns(intake, place, talk.get("dialog"))
+    turns, stars = _read_esconv_turns(intake, talk.get("dialog"))
     survey = talk.get("survey_score")
     seeker = survey.get("seeker") if isinstance(survey, dict) else None
     for dimension in SURVEY:
         if isinstance(seeker, dict) and dimension in seeker:
             rater = f"seeker-{identity}"
-            intake.rate(place, seeker, dimension, (1, 5), id=identity, rater=rater, dimension=dimension)
+            intake.rate(seeker, dimension, (1, 5), id=identity, rater=rater, dimension=dimension)
     extra = {"dialog_id": identity, "file": origin}
-    with intake.setting_aside(place):
-        intake.add_exchange(exchange_of(identity, turns, **about, extra=extra), place)
+    with intake.setting_aside():
+        intake.add_exchange(exchange_of(identity, turns, **about, extra=extra))
     start = 0
     for end, score in stars:
-        with intake.setting_aside(place):
+        with intake.setting_aside():
             stretch = [turn.speaker for turn in turns[start:end] if turn.text]
             replies = sum(who == LISTENER for who, _ in groupby(stretch))
             start = end
@@ -305,12 +305,12 @@ def _take_esconv_talk(intake: Intake, place: str, identity: str, talk: Mapping[s
                 raise BadCell(f"feedback: turn {end} rates no reply of the listener")
             turn_id = f"{identity}/turn-{end}"
             rating = Rating(id=turn_id, rater=f"seeker-{identity}", rating=score, dimension="turn")
-            intake.add_rating(rating, place)
+            intake.add_rating(rating)
             more = extra | {"rated_replies": replies}
-            intake.add_exchange(exchange_of(turn_id, turns[:end], **about, extra=more), place)
+            intake.add_exchange(exchange_of(turn_id, turns[:end], **about, extra=more))
 
 
-def _read_esconv_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Turn], list[tuple[int, float]]]:
+def _read_esconv_turns(intake: Intake, dialog: Any) -> tuple[list[Turn], list[tuple[int, float]]]:
     """Return the turns, and the stars, each with the number of turns before it."""
     if not isinstance(dialog, list) or not all(isinstance(turn, dict) for turn in dialog):
         raise BadCell("dialog: not a list of turns")
@@ -322,7 +322,7 @@ def _read_esconv_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Tu
             raise BadCell(f"speaker: {str(turn.get('speaker'))[:40]!r} is neither of the two parties")
         annotation = turn.get("annotation")
         if isinstance(annotation, dict) and "feedback" in annotation:
-            with intake.setting_aside(place):
+            with intake.setting_aside():
                 stars.append((len(turns), read_score(annotation, "feedback", (1, 5))))
         turns.append(Turn(speaker=party, text=str(turn.get("content", turn.get("text")) or "").strip()))
     return turns, stars
@@ -336,18 +336,18 @@ def import_dstc9(intake: Intake) -> None:
     The GPT's score 0-4 is moved to the 1-5 that people's `overall` has.
     """
     (table,) = intake.find_files("dstc9_dep_step2_eval.csv")
-    for number, (place, row) in enumerate(intake.rows(table, ["context", "model", *PEOPLE])):
-        with intake.setting_aside(place):
+    for number, row in enumerate(intake.rows(table, ["context", "model", *PEOPLE])):
+        with intake.setting_aside():
             bot = read_text(row, "model").removesuffix(".json")
             identity, model = f"{bot}/{number}", f"dstc9-{bot}"
             about: dict[str, Any] = {"id": identity, "extra": {"model": model}}
             for column, scale in PEOPLE.items():
                 dimension = "overall" if column == "human (overall)" else column
-                intake.rate(place, row, column, scale, rater="crowd", dimension=dimension, **about)
+                intake.rate(row, column, scale, rater="crowd", dimension=dimension, **about)
             if "openai_score" in row:
-                with intake.setting_aside(place):
+                with intake.setting_aside():
                     score = read_score(row, "openai_score", (0, 4)) + 1
                     about["extra"] = {"model": model, "rater_kind": "ai"}
-                    intake.add_rating(Rating(rater="gpt", rating=score, dimension="overall", **about), place)
+                    intake.add_rating(Rating(rater="gpt", rating=score, dimension="overall", **about))
             turns = parse_transcript(read_text(row, "context"), "context")
-            intake.add_exchange(exchange_of(identity, turns, model=model, extra={}), place)
+            intake.add_exchange(exchange_of(identity, turns, model=model, extra={}))

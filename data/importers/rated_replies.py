@@ -47,16 +47,16 @@ def import_empathy_study(intake: Intake) -> None:
             require_columns(table, ["response_…"])
         columns = ["part_no", "dialog_id", "emotion", "sentiment", "situation", "speaker_uttr"]
         needed = [f"{kind}_{arm}" for arm in arms for kind in ("response", "rating", "annotator")]
-        for place, row in intake.rows(table, columns + needed):
+        for row in intake.rows(table, columns + needed):
             for arm in arms:
-                with intake.setting_aside(place):
-                    intake.add_exchange(_study_exchange(row, arm), place)
-                with intake.setting_aside(place):
+                with intake.setting_aside():
+                    intake.add_exchange(_study_exchange(row, arm))
+                with intake.setting_aside():
                     identity, rater = _study_id(row, arm), read_text(row, f"annotator_{arm}")
                     score = read_score(row, f"rating_{arm}", STUDY_SCALE, whole=True)
                     batch = read_text(row, "part_no")
                     rating = Rating(id=identity, rater=rater, rating=score, batch=batch)
-                    intake.add_rating(rating, place)
+                    intake.add_rating(rating)
 
 
 def _study_id(row: Mapping[str, Any], arm: str) -> str:
@@ -80,8 +80,8 @@ def import_empathy_study_ratings(intake: Intake) -> None:
     """Read all ratings of the crowd study without their texts; comparisons of models need no more."""
     (table,) = intake.find_files("ratings-without-texts.csv")
     columns = ["dialog_id", "batch", "emotion", "sentiment", "system", "rater", "rating"]
-    for place, row in intake.rows(table, columns):
-        with intake.setting_aside(place):
+    for row in intake.rows(table, columns):
+        with intake.setting_aside():
             model, dialog = read_text(row, "system"), read_text(row, "dialog_id")
             about = {key: read_text(row, key) for key in ("dialog_id", "emotion", "sentiment")}
             rating = Rating(
@@ -91,7 +91,7 @@ def import_empathy_study_ratings(intake: Intake) -> None:
                 batch=read_text(row, "batch"),
                 extra={"model": model} | about,
             )
-            intake.add_rating(rating, place)
+            intake.add_rating(rating)
 
 
 def import_empathetic_exchanges(intake: Intake) -> None:
@@ -99,16 +99,17 @@ def import_empathetic_exchanges(intake: Intake) -> None:
     (table,) = intake.find_files("EmpatheticExchanges_5ES.csv")
     columns = ["conv_id", "exchange_number", "context", "prompt", "empathy"]
     conversations: dict[str, list[tuple[int, str, dict[str, Any]]]] = {}
-    for place, row in intake.rows(table, [*columns, "speaker_utterance", "listener_utterance"]):
-        with intake.setting_aside(place):
+    for row in intake.rows(table, [*columns, "speaker_utterance", "listener_utterance"]):
+        with intake.setting_aside():
             number = int(read_score(row, "exchange_number", (1, 1000), whole=True))
-            conversations.setdefault(read_text(row, "conv_id"), []).append((number, place, row))
+            conversations.setdefault(read_text(row, "conv_id"), []).append((number, intake.location, row))
     for dialog, rows in conversations.items():
         dialogue: list[Turn] = []
-        for number, place, row in sorted(rows, key=lambda item: item[0]):
+        for number, location, row in sorted(rows, key=lambda item: item[0]):
+            intake.location = location
             identity = f"{dialog}/{number}"
-            intake.rate(place, row, "empathy", (1, 5), id=identity, rater="crowd")
-            with intake.setting_aside(place):
+            intake.rate(row, "empathy", (1, 5), id=identity, rater="crowd")
+            with intake.setting_aside():
                 exchange = Exchange(
                     id=identity,
                     prompt=read_text(row, "speaker_utterance"),
@@ -119,7 +120,7 @@ def import_empathetic_exchanges(intake: Intake) -> None:
                     dialogue=tuple(dialogue),
                     extra={"dialog_id": dialog, "exchange_number": number},
                 )
-                intake.add_exchange(exchange, place)
+                intake.add_exchange(exchange)
                 dialogue.append(Turn(speaker=SPEAKER, text=exchange.prompt))
                 dialogue.append(Turn(speaker=LISTENER, text=exchange.response))
 
@@ -137,30 +138,31 @@ def import_epitome(intake: Intake) -> None:
     path = intake.path
     for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
         if path.is_dir() and not set(columns) <= set(read_header(table)):
-            intake.set_aside(table.name, f"not EPITOME's format: no columns {', '.join(columns)}")
+            intake.set_aside(f"not EPITOME's format: no columns {', '.join(columns)}", table.name)
             continue
         levels = _find_levels(table)
         times: Counter[tuple[str, str]] = Counter()
-        for place, row in intake.rows(table, columns):
-            with intake.setting_aside(place):
+        for row in intake.rows(table, columns):
+            with intake.setting_aside():
                 identity = f"{read_text(row, 'sp_id')}/{read_text(row, 'rp_id')}"
                 for column, dimension in levels.items():
                     time = times[identity, dimension] + 1
                     rater = "expert" if time == 1 else f"expert-{time}"
                     about = {"id": identity, "rater": rater, "dimension": dimension}
-                    if (level := intake.rate(place, row, column, (0, 2), **about)) is not None:
+                    if (level := intake.rate(row, column, (0, 2), **about)) is not None:
                         times[identity, dimension] = time
                         given[identity, rater][dimension] = level
                 prompt, response = read_text(row, "seeker_post"), read_text(row, "response_post")
                 said = [*prompt.split(), "", *response.split()]
                 if words.get(identity) != said:
                     exchange = Exchange(id=identity, prompt=prompt, response=response, model="human")
-                    intake.add_exchange(exchange, place)
+                    intake.add_exchange(exchange)
                 words.setdefault(identity, said)
     for (identity, rater), of_rater in given.items():
         if set(EPITOME_DIMENSIONS) <= set(of_rater):
             total = sum(of_rater[name] for name in EPITOME_DIMENSIONS)
-            intake.add_rating(Rating(id=identity, rater=rater, rating=total), identity)
+            intake.location = identity
+            intake.add_rating(Rating(id=identity, rater=rater, rating=total))
 
 
 def _find_levels(table: Path) -> dict[str, str]:
@@ -180,22 +182,22 @@ def import_mental_align(intake: Intake) -> None:
     (table,) = intake.find_files("scores.csv")
     keys = ["context", "system", "attribute"]
     raters = [column for column in read_header(table) if column not in keys]
-    for place, row in intake.rows(table, [*keys, *(raters or ["human"])]):
-        with intake.setting_aside(place):
+    for row in intake.rows(table, [*keys, *(raters or ["human"])]):
+        with intake.setting_aside():
             model, dimension = read_text(row, "system"), read_text(row, "attribute").lower()
             identity = f"{read_text(row, 'context')}/{model}"
             for rater in raters:
                 about = {"id": identity, "rater": rater, "dimension": dimension}
                 extra = {"model": model} | ({"rater_kind": "ai"} if rater != "human" else {})
-                intake.rate(place, row, rater, (1, 5), **about, extra=extra)
+                intake.rate(row, rater, (1, 5), **about, extra=extra)
 
 
 def import_resort(intake: Intake) -> None:
     """Read RESORT: long replies to Reddit posts, the empathy of each rated 1-5 by two psychologists."""
     (file,) = intake.find_files("resort.json")
     for number, row in enumerate(read_objects(file)):
-        place = intake.place(file, number)
-        with intake.setting_aside(place):
+        intake.go_to(file, number)
+        with intake.setting_aside():
             columns = [row.get(f"human_eval_annotation_{rater}") for rater in (1, 2)]
             annotations = [value for value in columns if isinstance(value, dict)]
             if len(annotations) < 2:
@@ -204,7 +206,7 @@ def import_resort(intake: Intake) -> None:
             identity = f"{post}/{read_text(annotations[0], 'id')}"  # a source may reply to a post twice
             for annotation in annotations:
                 rater = f"expert-{read_text(annotation, 'annotator')}"
-                intake.rate(place, annotation, "empathy", (1, 5), id=identity, rater=rater)
+                intake.rate(annotation, "empathy", (1, 5), id=identity, rater=rater)
             exchange = Exchange(
                 id=identity,
                 prompt=read_text(row, "Reddit Post"),
@@ -212,7 +214,7 @@ def import_resort(intake: Intake) -> None:
                 model=read_text(row, "model"),
                 extra={"dialog_id": post},
             )
-            intake.add_exchange(exchange, place)
+            intake.add_exchange(exchange)
 
 
 def import_empo(intake: Intake) -> None:
@@ -223,13 +225,13 @@ def import_empo(intake: Intake) -> None:
     """
     (table,) = intake.find_files("empo.csv")
     columns = ["ED_index", "model", "annotator", "emotions", "chat_cut", "gens"]
-    for place, row in intake.rows(table, [*columns, *EMPO_SCALES]):
-        with intake.setting_aside(place):
+    for row in intake.rows(table, [*columns, *EMPO_SCALES]):
+        with intake.setting_aside():
             dialog, model = read_text(row, "ED_index"), read_text(row, "model")
             identity = f"{dialog}/{model}"
             score = fmean(read_score(row, scale, (0, 100)) for scale in EMPO_SCALES)
             rating = Rating(id=identity, rater=read_text(row, "annotator"), rating=score)
-            intake.add_rating(rating, place)
+            intake.add_rating(rating)
             if intake.has_exchange(identity):
                 continue
             texts = [*read_text(row, "chat_cut").split("\n"), read_text(row, "gens")]
@@ -241,4 +243,4 @@ def import_empo(intake: Intake) -> None:
             ]
             emotion, extra = read_text(row, "emotions"), {"dialog_id": dialog}
             exchange = exchange_of(identity, turns, model=model, emotion=emotion, extra=extra)
-            intake.add_exchange(exchange, place)
+            intake.add_exchange(exchange)

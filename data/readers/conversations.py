@@ -117,8 +117,8 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
         named = conversation_id(row)
         groups.setdefault((row.model, number if named is None else named), []).append(row)
     taken: set[str] = set()
-    for (model, named), group in groups.items():
-        identity = named if isinstance(named, str) else group[0].id
+    for (model, key), group in groups.items():
+        identity = key if isinstance(key, str) else group[0].id
         identity = f"{identity}/{model}" if identity in taken else identity
         taken.add(identity)
         yield replace(_join(group), id=identity)

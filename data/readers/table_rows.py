@@ -31,12 +31,12 @@ FIRST_ROWS: Final = 20  # by which a shape is recognized
 SHOWN_COLUMNS: Final = 12  # named where none fits
 
 
-def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Fit | None:
+def recognize(sample: Sample, table: object, *, needs_reply: bool = True) -> Fit | None:
     """Return how a table is read, None where it has our own columns; `needs_reply` refuses prompts alone."""
     named = sample.named
     for column in (named.prompt, *named.responses, named.model):
         if column is not None and column not in sample.columns and not sample.values(column):
-            raise UserError(f"{place}: no column {column!r}; its columns are {_listed(sample.columns)}")
+            raise UserError(f"{table}: no column {column!r}; its columns are {_listed(sample.columns)}")
     if not named and {"prompt"} | ({"response"} if needs_reply else set()) <= set(sample.columns):
         firsts = [sample.first("prompt"), sample.first("response") if needs_reply else None]
         if not any(isinstance(value, dict | list) or turns_in(value) for value in firsts):
@@ -46,7 +46,7 @@ def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Fit
         shapes = [questions_asked, *shapes, prompts_alone]
     fit = next((fit for recognizer in shapes if (fit := recognizer(sample)) is not None), None)
     if fit is None:
-        raise UserError(f"{place}: {_missing(sample, needs_reply)}")
+        raise UserError(f"{table}: {_missing(sample, needs_reply)}")
     return fit
 
 

@@ -88,7 +88,7 @@ def test_parts_of_a_dataset_in_several_folders_are_read_as_one(tmp_path):
     imported = import_source("empathy-study", tmp_path / "five", tmp_path / "sixth", tmp_path / "five")
     assert list(by_id(imported)) == ["d1/human", "d1/llama-2-70b-chat", "d1/mixtral-8x7b-instruct"]
     assert {rating.id: rating.batch for rating in imported.ratings} == dict.fromkeys(by_id(imported), "7")
-    assert {item.place for item in imported.set_aside} == {str(tmp_path / "sixth" / "dataset.csv:3")}
+    assert {item.location for item in imported.set_aside} == {str(tmp_path / "sixth" / "dataset.csv:3")}
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_epitome_folder_has_one_dimension_a_file(tmp_path):
         ("s1/a1", "expert", "explorations"): 1.0,
         ("s1/a1", "expert", "empathy"): 0.0,
     }
-    assert [item.place for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
+    assert [item.location for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
     wide = POSTS | {"level_explorations": 1, "level_interpretations": 0}
     imported = import_source("epitome", write_csv(tmp_path / "wide.csv", [wide]))
     assert [(rating.dimension, rating.rating) for rating in imported.ratings] == [
