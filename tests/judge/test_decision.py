@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from servers import Answer, Call, Script, ScriptedServer, answer, known_component, known_probabilities
 
 from empathy_judge.commands import main as cli
@@ -143,20 +143,28 @@ def test_an_unusable_answer_is_unscored_and_kept(
     assert (judgment.usage or {})["cost"] > 0, "what was paid for is counted"
 
 
-def test_other_labels_and_missing_ones_are_no_judgment(open_judge: Open) -> None:
-    def rename(body: dict[str, Any]) -> None:
-        overall(body)["probabilities"][2]["label"] = "Great"
+OTHER_LABELS: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+    (
+        "decisions",
+        lambda body: overall(body)["probabilities"].pop(),
+        "probabilities for Bad, Okay, not our labels",
+    ),
+    ("decisions", lambda body: body["answers"].pop(), "3 answers to 4 questions"),
+    ("decisions", lambda body: body["answers"].reverse(), "answers are not in the order of the questions"),
+    (
+        "systemone",
+        lambda body: overall(body)["probabilities"].pop("2"),
+        "probabilities for 0, 1, not our labels",
+    ),
+]
 
-    _, judge = open_judge(changed(rename))
-    assert judge.judge(EXCHANGE).unscored == "probabilities for Bad, Okay, Great, not our labels"
-    _, judge = open_judge(changed(lambda body: overall(body)["probabilities"].pop()))
-    assert judge.judge(EXCHANGE).unscored == "probabilities for Bad, Okay, not our labels"
-    _, judge = open_judge(changed(lambda body: body["answers"].pop()))
-    assert judge.judge(EXCHANGE).unscored == "3 answers to 4 questions"
-    _, judge = open_judge(changed(lambda body: body["answers"].reverse()))
-    assert judge.judge(EXCHANGE).unscored == "answers are not in the order of the questions"
-    _, judge = open_judge(changed(lambda body: overall(body)["probabilities"].pop("2")), protocol="systemone")
-    assert judge.judge(EXCHANGE).unscored == "probabilities for 0, 1, not our labels"
+
+@pytest.mark.parametrize(("protocol", "change", "reason"), OTHER_LABELS)
+def test_other_labels_and_missing_ones_are_no_judgment(
+    open_judge: Open, protocol: str, change: Callable[[dict[str, Any]], Any], reason: str
+) -> None:
+    _, judge = open_judge(changed(change), protocol=protocol)
+    assert judge.judge(EXCHANGE).unscored == reason
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -175,11 +183,13 @@ def test_the_version_follows_from_what_could_change_a_judgment() -> None:
         return DecisionJudge(**{"base_url": "http://127.0.0.1:1/v1", "model": "m", **options}).version
 
     same: list[dict[str, Any]] = [
-        {},
-        {"base_url": "https://elsewhere/v1"},
-        {"key_env": "OTHER"},
+        *(
+            {},
+            {"base_url": "https://elsewhere/v1"},
+            {"key_env": "OTHER"},
+            {"prices": {"input": 1.0, "output": 1.0}},
+        ),
         {"concurrency": 2, "timeout": 5.0, "retries": 0},
-        {"prices": {"input": 1.0, "output": 1.0}},
     ]
     assert len({version(**options) for options in same}) == 1
     other: list[dict[str, Any]] = [{}, {"model": "n"}, {"protocol": "systemone"}]
@@ -204,33 +214,19 @@ def test_the_judges_file_is_checked(tmp_path: Path) -> None:
         load_judge("decision")
 
 
-# Whole runs.
-
-
-def write_judge(server: ScriptedServer, **options: Any) -> str:
-    """A judge's file for a server; returns its name."""
-    given = {"kind": "decision", "base_url": server.base_url, "model": "gpt-6-luna", "key_env": "TEST_KEY"}
-    lines = (f"{name} = {json.dumps(value)}\n" for name, value in {**given, **options}.items())
-    Path("decision.toml").write_text("".join(lines), encoding="utf-8")
-    return "decision.toml"
-
-
-def score(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["score", *map(str, arguments)])
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_second_run_makes_no_call(write_responses: Write, open_judge: Open, protocol: str) -> None:
     server, _ = open_judge()
-    path, judge = write_responses(50), write_judge(server, protocol=protocol, concurrency=8)
-    first = score(path, "--judge", judge, "--out", "run")
-    assert first.exit_code == 0, first.output
+    given = {"kind": "decision", "base_url": server.base_url, "model": "gpt-6-luna", "key_env": "TEST_KEY"}
+    lines = (f"{name} = {json.dumps(value)}\n" for name, value in {**given, "protocol": protocol}.items())
+    Path("decision.toml").write_text("".join(lines), encoding="utf-8")
+    words = ["score", str(write_responses(50)), "--judge", "decision.toml", "--out", "run"]
+    first = CliRunner().invoke(cli.main, words)
+    assert first.exit_code == CliRunner().invoke(cli.main, words).exit_code == 0, first.output
     assert len(server.calls) == 50
     manifest = json.loads(Path("run/manifest.json").read_text())
     assert manifest["counts"] == {"judged": 50, "unscored": 0, "set_aside": 0}
     assert manifest["cost"] == pytest.approx(50 * 0.0001)
-    assert score(path, "--judge", judge, "--out", "run").exit_code == 0
-    assert len(server.calls) == 50
     everything = "".join(item.read_text() for item in Path("run").iterdir()) + first.output
     assert SECRET not in everything
 
