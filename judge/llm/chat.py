@@ -1,8 +1,7 @@
-"""One chat completion after the other, from servers of which none takes every parameter."""
+"""Chat completions from servers of which none takes every parameter."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, Final
 
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, Reply
@@ -10,22 +9,25 @@ from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, Reply
 PATH: Final = "/chat/completions"
 TOP_LOGPROBS: Final = 20  # alternatives; the most OpenAI and vLLM give
 REJECTED: Final = ("HTTP 400", "HTTP 422", "HTTP 501")
-# A parameter, and the words by which servers name it when they refuse it.
-NAMED_BY: Final = {
-    "max_tokens": ("max_completion_tokens",),
-    "logprobs": ("logprob",),
-    "temperature": ("temperature",),
-    "seed": ("seed",),
-    "schema": ("response_format", "json_schema", "schema", "grammar", "structured"),
+# A parameter: its keys in a request, and the words by which servers name it when they refuse it.
+PARAMETERS: Final = {
+    "max_tokens": (("max_tokens",), ("max_completion_tokens",)),
+    "logprobs": (("logprobs", "top_logprobs"), ("logprob",)),
+    "temperature": (("temperature",), ("temperature",)),
+    "seed": (("seed",), ("seed",)),
+    "schema": (
+        ("response_format", "grammar", "structured_outputs", "regex"),
+        ("response_format", "json_schema", "schema", "grammar", "structured"),
+    ),
 }
 
 
 @dataclass(slots=True, kw_only=True)
 class Chat:
-    """Asks a server, and learns once and for all which of the `optional` parameters it refuses.
+    """A model at a server; it learns once and for all which of the `optional` parameters this refuses.
 
-    Refused `max_tokens` becomes `max_completion_tokens`, which newer OpenAI models insist on; the other
-    parameters are left out.
+    Refused `max_tokens` becomes `max_completion_tokens`, which newer OpenAI models require; the other
+    parameters are left out. `constraint` restricts an answer to a choice of words.
     """
 
     endpoint: Endpoint
@@ -36,10 +38,9 @@ class Chat:
     schema: bool
     optional: frozenset[str]
     top_logprobs: int = TOP_LOGPROBS
-    constraint: Mapping[str, Any] = field(default_factory=dict)  # what holds the answer to a choice of words
+    constraint: Mapping[str, Any] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
-    lock: Lock = field(default_factory=Lock)
 
     def ask(
         self,
@@ -49,7 +50,7 @@ class Chat:
         seed: int | None = None,
         times: int = 1,
     ) -> Reply:
-        """Ask for an answer of at most `times` the usual length; raises `CallFailed` without one."""
+        """Ask for an answer of at most `times` the usual length; raise `CallFailed` without one."""
         first: CallFailed | None = None
         refused = self.refused
         while True:
@@ -62,11 +63,8 @@ class Chat:
                 if to_drop is None:
                     raise first from None
                 refused |= {to_drop}
-            else:
-                # Only now is it sure that what was left out was what the server minded.
-                if not refused <= self.refused:
-                    with self.lock:
-                        self.refused |= refused
+            else:  # only now is it certain that what was left out was refused
+                self.refused |= refused
                 return reply
 
     def write_body(
@@ -78,32 +76,27 @@ class Chat:
         times: int = 1,
         refused: frozenset[str] | None = None,
     ) -> dict[str, Any]:
-        """Write a request as `ask` sends it, without what the server refuses as far as we know."""
-        refused = self.refused if refused is None else refused
-        length = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": list(messages),
-            length: times * self.max_tokens,
-        }
-        if "temperature" not in refused:
-            body["temperature"] = self.temperature
-        if seed is not None and "seed" not in refused:
+        """Write a request without the `refused` parameters, by default those known to be refused."""
+        body: dict[str, Any] = {"model": self.model, "messages": list(messages)}
+        body |= {"max_tokens": times * self.max_tokens, "temperature": self.temperature, **self.constraint}
+        if seed is not None:
             body["seed"] = seed
-        if self.logprobs and "logprobs" not in refused:
+        if self.logprobs:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
-        if self.schema and schema is not None and "schema" not in refused:
+        if self.schema and schema is not None:
             named = {"name": "judgment", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        return body | ({} if "schema" in refused else dict(self.constraint)) | dict(self.extra_body)
+        refused = self.refused if refused is None else refused
+        left_out = {key for name in refused for key in PARAMETERS[name][0]}
+        if "max_tokens" in refused:
+            body["max_completion_tokens"] = body["max_tokens"]
+        return {key: value for key, value in body.items() if key not in left_out} | dict(self.extra_body)
 
     def _find_refused(self, failure: CallFailed, body: Mapping[str, Any]) -> str | None:
         """Find the parameter to try without: the one the server names, or else the schema."""
         if not failure.reason.startswith(REJECTED):
             return None
-        sent = {name for name in self.optional if ("response_format" if name == "schema" else name) in body}
+        sent = {name for name in self.optional if not body.keys().isdisjoint(PARAMETERS[name][0])}
         complaint = f"{failure.reason} {failure.raw}".lower()
-        for name, words in NAMED_BY.items():
-            if name in sent and any(word in complaint for word in words):
-                return name
-        return "schema" if "schema" in sent else None
+        named = (name for name, (_, words) in PARAMETERS.items() if any(word in complaint for word in words))
+        return next((name for name in named if name in sent), "schema" if "schema" in sent else None)
