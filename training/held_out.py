@@ -75,7 +75,8 @@ def labels_by_lift(probabilities: Floats, split: NDArray[Any]) -> Integers:
     for name in np.unique(split):
         means[split == name] = probabilities[split == name].mean(axis=0)
     lift = probabilities / np.where(means > 0, means, 1.0)
-    return 1 + np.round(lift, 9).argmax(axis=1)  # rounded, or noise would break ties
+    labels: Integers = 1 + np.round(lift, 9).argmax(axis=1)  # rounded, or noise would break ties
+    return labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -295,8 +296,7 @@ def measure_set(items: Sequence[SetItem], *, draws: int = 2000) -> SetTransfer:
     """Measure every judge and rater on the items of one set, with the same draws of clusters."""
     rating = np.array([item.rating for item in items])
     system = np.array([item.system for item in items])
-    names, clusters = np.unique([item.cluster for item in items], return_inverse=True)
-    drawn = resample_clusters(len(names), rng=np.random.default_rng(0), draws=draws)
+    clusters, drawn = draw_batches([item.cluster for item in items], draws)
     columns: dict[str, Floats] = {
         "judge": expected_scores(np.array([item.probabilities for item in items])),
         "length": np.array([item.words for item in items]),

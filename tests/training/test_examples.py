@@ -3,52 +3,21 @@
 import math
 import random
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.data.records import Exchange, Rating, Turn
-from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.robustness.catalogue import read_perturbations, read_replies
-from empathy_judge.rating.journal import Entry, Journal
-from empathy_judge.rating.plan import read_plan, read_texts
+from empathy_judge.training import examples as build
 from empathy_judge.training import rated_sets
-from empathy_judge.training.examples import (
-    GRADED_FRACTION,
-    MIDDLE,
-    SPREAD,
-    SUITED,
-    UNKNOWN,
-    UNSUITED,
-    TrainingExample,
-    add_grades,
-    add_wrong_prompts,
-    drop_sentences,
-    from_graded_replies,
-    from_ratings,
-    from_sets,
-    grades_to_labels,
-    join_replies,
-    put_constants,
-    shuffle_replies,
-    standardize,
-)
-from empathy_judge.training.rated_sets import (
-    RatedItem,
-    read_constant_replies,
-    read_graded_replies,
-    read_grades,
-    read_written_replies,
-)
+from empathy_judge.training.rated_sets import RatedItem
 from empathy_judge.training.recipe import Recipe
-from empathy_judge.training.training_data import TrainingData, read_training_data, without_situations
+from empathy_judge.training.training_data import TrainingData, without_situations
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
@@ -71,30 +40,6 @@ def test_every_rating_of_empathy_whose_exchange_is_present_is_joined() -> None:
     ]
     assert [e.group for e in joined] == ["7", "7", "q"], "a dialogue's number, else the prompt"
     assert [e.batch for e in joined] == ["3", "9", "r"], "the rating's, else the exchange's, else the rater"
-
-
-def test_ratings_of_a_plan_of_two_files_belong_to_the_joined_file(tmp_path: Path) -> None:
-    """Rows without ids are numbered by file: `rate` and `train` name them differently."""
-    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    for path in files:
-        rows = [{"prompt": f"p{n}", "response": f"{path.stem} says {n}"} for n in range(8)]
-        write_rows(path, rows)
-    joined, plan = tmp_path / "all.jsonl", tmp_path / "plan"
-    joined.write_text("".join(path.read_text() for path in files))
-    words = ["rate", "plan", *files, "--people", 2, "--each", 8, "--out", plan]
-    assert CliRunner().invoke(cli.main, [str(word) for word in words]).exit_code == 0
-    made = read_plan(plan)
-    texts = read_texts(plan, made)
-    with closing(Journal(plan, made)) as journal:
-        for token, rater in made.raters.items():
-            for place, key in enumerate(rater.order):
-                label = "Good" if texts[key]["response"].startswith("a") else "Bad"
-                journal.record(token, key, 1, Entry(place=place, label=label))
-    assert CliRunner().invoke(cli.main, ["rate", "collect", str(plan)]).exit_code == 0
-    data = read_training_data(joined, plan / "ratings.jsonl", [Recipe()], sets=None, texts=())
-    assert len(data.ratings) == made.count_design()
-    for item in data.ratings:
-        assert item.target == ((0, 0, 1) if item.exchange.response.startswith("a") else (1, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +65,7 @@ def rated(name: str, number: int, rating: float, *, rater: str | None = None, re
 def test_ratings_of_a_set_are_standardized_without_the_mean_of_a_rater_of_several() -> None:
     items = [rated("epitome", n, rating) for n, rating in enumerate((0, 0, 6, 6))]
     items += [rated("dstc9", 9, 4.0), rated("ieval", 8, 1.0)]
-    examples = from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
+    examples = build.from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
     assert [(each.set, each.value, each.weight) for each in examples] == [
         *(("epitome", value, 0.5) for value in (-1.0, -1.0, 1.0, 1.0)),
         ("dstc9", 0.0, 0.3),
@@ -128,7 +73,7 @@ def test_ratings_of_a_set_are_standardized_without_the_mean_of_a_rater_of_severa
     assert not any(each.rater for each in examples), "severity is of the study's raters"
     mild, harsh = ([rated("ieval", n, mean + n, rater=f"{mean}") for n in range(4)] for mean in (2.0, 0.0))
     few = [rated("ieval", 8 + n, 5.0, rater="few") for n in range(2)]
-    values = standardize([*mild, *harsh, *few]).tolist()
+    values = build.standardize([*mild, *harsh, *few]).tolist()
     assert values[:4] == pytest.approx(values[4:8])
     assert values[:4] == sorted(values[:4]) and sum(values[:4]) == pytest.approx(0)
     assert values[8] == values[9] > values[3], "two ratings do not show a person's mean"
@@ -136,7 +81,7 @@ def test_ratings_of_a_set_are_standardized_without_the_mean_of_a_rater_of_severa
 
 def test_replies_of_a_conversation_are_sampled_anew_each_epoch() -> None:
     chance, items = random.Random(0), [rated("esconv", 0, 1.0, replies=6), rated("esconv", 1, 2.0)]
-    epochs = [from_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
+    epochs = [build.from_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
     drawn = Counter(exchange.id for epoch in epochs for exchange in epoch[0].exchanges)
     assert all([len(set(e.id for e in each.exchanges)) for each in epoch] == [2, 1] for epoch in epochs)
     assert set(drawn) == {reply.id for reply in items[0].exchanges}
@@ -144,16 +89,16 @@ def test_replies_of_a_conversation_are_sampled_anew_each_epoch() -> None:
 
 
 def test_graded_replies_are_drawn_anew_each_epoch_with_their_scores() -> None:
-    chance, replies = random.Random(0), read_graded_replies()
-    assert from_graded_replies(0.0, chance) == []
-    examples = from_graded_replies(0.4, chance)
-    assert len(examples) == round(GRADED_FRACTION * len(replies))
+    chance, replies = random.Random(0), rated_sets.read_graded_replies()
+    assert build.from_graded_replies(0.0, chance) == []
+    examples = build.from_graded_replies(0.4, chance)
+    assert len(examples) == round(build.GRADED_FRACTION * len(replies))
     scores = {reply.exchange.id: reply.score for reply in replies}
     for example in examples:
         assert (example.set, example.weight) == ("synthetic", 0.4)
         identity = example.exchanges[0].id.partition("[")[0].rstrip()
-        assert MIDDLE + SPREAD * example.value == pytest.approx(scores[identity])
-    assert from_graded_replies(0.4, chance)[0] != examples[0]
+        assert build.MIDDLE + build.SPREAD * example.value == pytest.approx(scores[identity])
+    assert build.from_graded_replies(0.4, chance)[0] != examples[0]
     # Nothing of the test half, and no perturbation of a test family.
     shown = [exchange for example in examples for exchange in example.exchanges]
     tested = read_replies("test")
@@ -166,23 +111,23 @@ def test_graded_replies_are_drawn_anew_each_epoch_with_their_scores() -> None:
 
 
 def test_the_graded_data_files_are_complete_and_named_where_they_are_missing(tmp_path: Path) -> None:
-    written = read_written_replies()
+    written = rated_sets.read_written_replies()
     by_talk = Counter((reply.exchange.dialogue, reply.exchange.prompt) for reply in written)
     assert min(by_talk.values()) > 1
     for reply in written:
         assert 0 <= reply.score <= 100 and len(reply.exchange.dialogue) % 2 == 0, (
             "the speaker starts and ends"
         )
-    assert all(len(digest) >= 12 and 0 <= score <= 100 for digest, score in read_grades().items())
+    assert all(len(digest) >= 12 and 0 <= score <= 100 for digest, score in rated_sets.read_grades().items())
     with pytest.raises(UserError, match=r"missing.*train from the repository.*synthetic = 0"):
-        read_written_replies(tmp_path / "graded_replies.jsonl")
+        rated_sets.read_written_replies(tmp_path / "graded_replies.jsonl")
 
 
 def test_a_grade_is_added_to_the_examples_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     graded, other = EXCHANGES
     monkeypatch.setattr(rated_sets, "read_grades", lambda: {graded.content_digest: 80})
     ratings = [RatedExchange(exchange=each, target=(0, 0, 1), rater="r") for each in (graded, other)]
-    first, second = add_grades(from_ratings(ratings))
+    first, second = build.add_grades(build.from_ratings(ratings))
     assert first.grade == pytest.approx(1.0) and math.isnan(second.grade)
 
 
@@ -192,24 +137,24 @@ def test_a_wrong_prompt_is_another_prompt_of_the_same_set() -> None:
         for n in range(40)
     ]
     items = [rated("epitome", 1, 2.0), rated("epitome", 2, 3.0)]  # all with one prompt
-    examples = from_ratings(ratings)
-    examples += from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
-    assert add_wrong_prompts(examples, 0.0, random.Random(0)) == examples
-    for example in add_wrong_prompts(examples, 1.0, random.Random(0)):
+    examples = build.from_ratings(ratings)
+    examples += build.from_sets(items, {"epitome": 1.0}, replies=1, chance=random.Random(0))
+    assert build.add_wrong_prompts(examples, 0.0, random.Random(0)) == examples
+    for example in build.add_wrong_prompts(examples, 1.0, random.Random(0)):
         own, wrong = example.exchanges[0], example.wrong_prompt
         assert (wrong is None) == (example.set == "epitome")
         if wrong:
             assert wrong.response == own.response and wrong.prompt != own.prompt
-    halved = add_wrong_prompts(examples, 0.5, random.Random(0))
+    halved = build.add_wrong_prompts(examples, 0.5, random.Random(0))
     assert 10 < sum(example.wrong_prompt is not None for example in halved) < 32
 
 
 def test_without_labels_grades_become_label_probabilities() -> None:
     examples = [
-        TrainingExample(exchanges=(WHOLE,), set="synthetic", value=value) for value in (-1.5, 0.0, 1.5)
+        build.TrainingExample(exchanges=(WHOLE,), set="synthetic", value=value) for value in (-1.5, 0.0, 1.5)
     ]
-    other = TrainingExample(exchanges=(WHOLE,), set="ieval", value=1.0)
-    bad, okay, good, same = grades_to_labels([*examples, other])
+    other = build.TrainingExample(exchanges=(WHOLE,), set="ieval", value=1.0)
+    bad, okay, good, same = build.grades_to_labels([*examples, other])
     assert same == other and not any(each.set for each in (bad, okay, good))
     assert bad.target[0] > 0.9 and good.target[-1] > 0.9
     assert okay.target == pytest.approx((0.2266, 0.4102, 0.3632), abs=1e-3), "normal distribution by hand"
@@ -217,19 +162,19 @@ def test_without_labels_grades_become_label_probabilities() -> None:
 
 def test_constant_replies_score_by_whether_their_feeling_suits_the_prompt() -> None:
     glad, sad, unknown = (replace(WHOLE, emotion=emotion) for emotion in ("Proud", "lonely", None))
-    feelings = {reply.text: reply.feeling for reply in read_constant_replies()}
+    feelings = {reply.text: reply.feeling for reply in rated_sets.read_constant_replies()}
     for exchange, suited in ((glad, {"glad", "any"}), (sad, {"sad", "any"}), (unknown, set())):
-        for reply in put_constants([exchange], 60, random.Random(0)):
+        for reply in build.put_constants([exchange], 60, random.Random(0)):
             feeling = feelings[reply.exchange.response]
-            expected = (SUITED if feeling in suited else UNSUITED) if suited else UNKNOWN
+            expected = (build.SUITED if feeling in suited else build.UNSUITED) if suited else build.UNKNOWN
             assert (reply.exchange.prompt, reply.score) == (exchange.prompt, expected)
-    kept_back = {reply.text for reply in read_constant_replies("evaluation")}
+    kept_back = {reply.text for reply in rated_sets.read_constant_replies("evaluation")}
     assert len(kept_back) == 20 and kept_back.isdisjoint(feelings)
 
 
 def test_altered_replies() -> None:
     """A sentence left out, replies to one prompt joined, and replies under other prompts."""
-    (shortened,) = drop_sentences([WHOLE, replace(WHOLE, response="Lovely.")], 5, random.Random(0))
+    (shortened,) = build.drop_sentences([WHOLE, replace(WHOLE, response="Lovely.")], 5, random.Random(0))
     assert shortened.prompt == "I won!" and shortened.response in {
         "How did it feel? Tell me more.",
         "Well done! Tell me more.",
@@ -237,15 +182,15 @@ def test_altered_replies() -> None:
     }
     replies = [replace(WHOLE, id=str(n), response=f"Reply {n}.") for n in range(3)]
     lone = replace(WHOLE, id="lone", prompt="I lost.", response="Oh no.")
-    joined = join_replies([*replies, lone], 50, random.Random(0))
+    joined = build.join_replies([*replies, lone], 50, random.Random(0))
     for exchange in joined:
         parts = exchange.response.replace("\n", " ").replace(". ", ".|").replace("| ", "|").split("|")
         assert exchange.prompt == "I won!" and len(set(parts)) == len(parts) in (2, 3)
         assert set(parts) <= {reply.response for reply in replies}
-    assert len(joined) == 50 and join_replies([WHOLE, lone], 5, random.Random(0)) == []
+    assert len(joined) == 50 and build.join_replies([WHOLE, lone], 5, random.Random(0)) == []
     several = [replace(WHOLE, id=str(n), prompt=f"p{n}", response=f"r{n}") for n in range(4)]
     groups = [several, [replace(WHOLE, prompt=f"q{n}", response=f"s{n}") for n in range(4)], []]
-    pairs = Counter((e.prompt, e.response) for e in shuffle_replies(groups, 400, random.Random(0)))
+    pairs = Counter((e.prompt, e.response) for e in build.shuffle_replies(groups, 400, random.Random(0)))
     assert len(pairs) == 24 and max(pairs.values()) < 4 * min(pairs.values())
     assert all("pq".index(prompt[0]) == "rs".index(reply[0]) for prompt, reply in pairs), "within a group"
     assert all(prompt[1] != reply[1] for prompt, reply in pairs), "and never under its own prompt"

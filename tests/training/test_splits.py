@@ -12,14 +12,7 @@ from scipy.special import softmax
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
-from empathy_judge.training.cross_validation import (
-    BASELINES,
-    PARTS,
-    Split,
-    fit_length,
-    split_evaluated,
-    split_parts,
-)
+from empathy_judge.training import cross_validation as cv
 from empathy_judge.training.rated_sets import read_rated_set
 from empathy_judge.training.recipe import STUDY, Recipe
 from empathy_judge.training.training_data import TrainingData
@@ -28,7 +21,7 @@ from empathy_judge.training.training_data import TrainingData
 def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(
     examples: list[RatedExchange],
 ) -> None:
-    splits = list(split_parts(TrainingData(ratings=examples)))
+    splits = list(cv.split_parts(TrainingData(ratings=examples)))
     assert [split.name for split in splits] == ["part-0", "part-1", "part-2"]
     models = Counter(rated.exchange.model for split in splits for rated in split.models)
     assert models == Counter(rated.exchange.model for rated in examples), "every model once, with all ratings"
@@ -48,7 +41,7 @@ def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(
 def test_a_rater_or_prompt_on_both_sides_is_left_out(examples: list[RatedExchange]) -> None:
     busy = [replace(e, rater="busy") if e.batch in ("batch-0", "batch-1") else e for e in examples]
     again = replace(examples[0], batch="batch-7", rater="rater-7-ada")
-    for split in split_parts(TrainingData(ratings=[*busy, again])):
+    for split in cv.split_parts(TrainingData(ratings=[*busy, again])):
         held_out = (*split.raters, *split.models)
         assert {rated.rater for rated in split.train.ratings}.isdisjoint(rated.rater for rated in held_out)
         assert {rated.group for rated in split.train.ratings}.isdisjoint(
@@ -68,13 +61,13 @@ def test_what_is_only_evaluated_is_in_no_training_and_left_to_the_finished_judge
         items=[*scenes, *(replace(item, set="epitome", cluster=item.cluster * 2) for item in scenes)],
         evaluated=frozenset({STUDY, "epitome"}),
     )
-    assert not list(split_parts(data))
+    assert not list(cv.split_parts(data))
     read = data.for_recipe(Recipe())
     assert not read.ratings and list(read.items) == scenes
-    split = split_evaluated(data)
+    split = cv.split_evaluated(data)
     assert not split.items, "their texts are in the training"
     assert {id(rated) for rated in split.models} == {id(rated) for rated in examples[1:]}
-    usual = [rated for each in split_parts(TrainingData(ratings=examples[1:])) for rated in each.raters]
+    usual = [rated for each in cv.split_parts(TrainingData(ratings=examples[1:])) for rated in each.raters]
     assert split.raters == usual
 
 
@@ -85,9 +78,9 @@ def test_what_ratings_or_texts_taught_is_not_evaluated(examples: list[RatedExcha
     evaluated = frozenset({"epitome"})
     items = [replace(item, set="epitome", cluster=f"post {n}") for n, item in enumerate((scene, other))]
     data = TrainingData(ratings=examples, items=items, evaluated=evaluated)
-    assert split_evaluated(data).items == items
-    assert split_evaluated(replace(data, texts=[text])).items == items[1:]
-    assert split_evaluated(replace(data, ratings=[rated])).items == items[:1]
+    assert cv.split_evaluated(data).items == items
+    assert cv.split_evaluated(replace(data, texts=[text])).items == items[1:]
+    assert cv.split_evaluated(replace(data, ratings=[rated])).items == items[:1]
 
 
 def test_a_finished_judge_predicts_some_items_of_a_large_set_and_some_replies_of_a_conversation() -> None:
@@ -97,20 +90,20 @@ def test_a_finished_judge_predicts_some_items_of_a_large_set_and_some_replies_of
     data = TrainingData(
         items=[replace(talk, cluster=str(number)) for number in range(2000)], evaluated=frozenset({"dstc9"})
     )
-    items = split_evaluated(data).items
+    items = cv.split_evaluated(data).items
     assert [item.cluster for item in items] == [str(number) for number in range(1, 2000, 2)]
     assert items[0].exchanges == tuple(exchanges[place] for place in (1, 2, 3, 5, 7, 8))
 
 
-def held_out_of(ratings: list[RatedExchange]) -> list[Split]:
-    return list(split_parts(TrainingData(ratings=ratings)))
+def held_out_of(ratings: list[RatedExchange]) -> list[cv.Split]:
+    return list(cv.split_parts(TrainingData(ratings=ratings)))
 
 
 def test_data_that_cannot_be_split_is_left_whole_or_refused(examples: list[RatedExchange]) -> None:
     few = [e for e in examples if e.batch in ("batch-0", "batch-1", "batch-2")]
-    assert len(held_out_of(few)) == PARTS and not any(split.raters for split in held_out_of(few))
+    assert len(held_out_of(few)) == cv.PARTS and not any(split.raters for split in held_out_of(few))
     two = [e for e in examples if e.exchange.model != "ada"]
-    assert len(held_out_of(two)) == PARTS and not any(split.models for split in held_out_of(two))
+    assert len(held_out_of(two)) == cv.PARTS and not any(split.models for split in held_out_of(two))
     with pytest.raises(UserError, match="nothing is left to train on"):
         held_out_of([replace(e, rater="only") for e in examples])
 
@@ -132,35 +125,37 @@ TEST = [made("two words", BAD, "a"), made("one two three four five six seven eig
 
 
 def test_baselines_by_hand() -> None:
-    assert BASELINES["majority"](TRAIN, TEST).tolist() == [[0.25, 0.25, 0.5]] * 2
-    assert BASELINES["model oracle"](TRAIN, TEST).tolist() == [[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]]
-    short, long = BASELINES["length"](TRAIN, TEST)
+    assert cv.BASELINES["majority"](TRAIN, TEST).tolist() == [[0.25, 0.25, 0.5]] * 2
+    assert cv.BASELINES["model oracle"](TRAIN, TEST).tolist() == [[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]]
+    short, long = cv.BASELINES["length"](TRAIN, TEST)
     assert (short.argmax(), long.argmax()) == (0, 2)
-    same, empty, one = BASELINES["length"](TRAIN, [made(text, GOOD) for text in ("zwei Worte", "", "word")])
+    same, empty, one = cv.BASELINES["length"](
+        TRAIN, [made(text, GOOD) for text in ("zwei Worte", "", "word")]
+    )
     assert same == pytest.approx(short) and empty == pytest.approx(one), "as the length judge counts"
     words = [
         made(f"{word} reply", label) for word, label in (("warm", GOOD), ("cold", BAD)) for _ in range(20)
     ]
-    predicted = BASELINES["TF-IDF"](words, [made("warm", GOOD), made("cold", BAD)])
+    predicted = cv.BASELINES["TF-IDF"](words, [made("warm", GOOD), made("cold", BAD)])
     assert predicted.argmax(axis=1).tolist() == [2, 0]
 
 
 def test_the_fitted_coefficients_are_those_of_the_length_judge() -> None:
-    bias, slope = (coefficients := fit_length(TRAIN))["bias"], coefficients["slope"]
+    bias, slope = (coefficients := cv.fit_length(TRAIN))["bias"], coefficients["slope"]
     by_hand = [
         softmax([b + s * log(len(e.exchange.response.split())) for b, s in zip(bias, slope, strict=True)])
         for e in TEST
     ]
-    assert np.array(by_hand) == pytest.approx(BASELINES["length"](TRAIN, TEST), abs=1e-5)
-    assert fit_length(TRAIN[:12]) == {}, "a label is missing"
+    assert np.array(by_hand) == pytest.approx(cv.BASELINES["length"](TRAIN, TEST), abs=1e-5)
+    assert cv.fit_length(TRAIN[:12]) == {}, "a label is missing"
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", cv.BASELINES)
 @pytest.mark.parametrize("train", [TRAIN, TRAIN[:12], TRAIN[12:], TRAIN[5:7]])
 def test_a_baseline_gives_no_probability_to_a_label_that_the_training_part_lacks(
     name: str, train: list[RatedExchange]
 ) -> None:
-    predicted = BASELINES[name](train, TEST)
+    predicted = cv.BASELINES[name](train, TEST)
     assert predicted.shape == (2, 3) and predicted.sum(axis=1) == pytest.approx(1)
     lacking = np.mean([rated.target for rated in train], axis=0) == 0
     assert (predicted[:, lacking] == 0).all()

@@ -18,18 +18,7 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.importers import import_source
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.records import LABELS, Exchange
-from empathy_judge.training.cross_validation import (
-    BASELINES,
-    JUDGE,
-    MODEL_APART,
-    PLAN,
-    RATERS_APART,
-    RELEVANCE,
-    SETS_APART,
-    cross_validate,
-    read_rows,
-    split_parts,
-)
+from empathy_judge.training import cross_validation as cv
 from empathy_judge.training.examples import TrainingExample
 from empathy_judge.training.network import TrainedNetworks
 from empathy_judge.training.rated_sets import RATED_SETS, drop_shared, read_rated_set
@@ -53,8 +42,8 @@ def run(data: TrainingData, recipe: Recipe, folder: Path, *, kill_at: str = "") 
         assert (number, total) == (PARTS.index(name), 3)
         begun.append(name)
 
-    cross_validate(data, lineage(recipe), folder, on_split=on_split)
-    return list(read_rows(folder)), begun
+    cv.cross_validate(data, lineage(recipe), folder, on_split=on_split)
+    return list(cv.read_rows(folder)), begun
 
 
 class WordCounter(TrainedNetworks):
@@ -93,8 +82,8 @@ def test_no_held_out_text_reaches_teacher_or_student(
 ) -> None:
     """Every word of the made texts shows its source, so that a shortened or joined reply would reveal it."""
     data = make_sharing_corpus()
-    splits = list(split_parts(data))
-    cross_validate(data, lineage(taught_recipe), tmp_path)
+    splits = list(cv.split_parts(data))
+    cv.cross_validate(data, lineage(taught_recipe), tmp_path)
     assert len(begun) == 2 * len(splits)
     for number, split in enumerate(splits):
         test = [rated.exchange for rated in split.raters]
@@ -122,7 +111,7 @@ def test_no_text_of_a_real_set_is_in_the_training_without_it() -> None:
         return {text for text in plain if len(text.split()) >= 8}
 
     names = []
-    for split in split_parts(data):
+    for split in cv.split_parts(data):
         test = [exchange for item in split.items for exchange in item.exchanges]
         train = split.train.exchanges()
         names += dict.fromkeys(item.set for item in split.items)
@@ -142,29 +131,29 @@ def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
     assert run(corpus, tiny_recipe, tmp_path / "broken") == (rows, ["part-1", "part-2"])
     assert run(corpus, tiny_recipe, tmp_path / "broken") == (rows, [])
     rating = {rated.exchange.id: LABELS[rated.target.index(1.0)] for rated in examples}
-    by_model = [row for row in rows if row["protocol"] == MODEL_APART]
+    by_model = [row for row in rows if row["protocol"] == cv.MODEL_APART]
     assert {row["id"]: row["rating"] for row in by_model} == rating and len(by_model) == len(rating)
-    by_rater = [row for row in rows if row["protocol"] == RATERS_APART]
+    by_rater = [row for row in rows if row["protocol"] == cv.RATERS_APART]
     assert len({row["batch"] for row in by_rater}) == 6 and len(by_rater) == 6 * 2 * 4
     for row in (*by_model, *by_rater):
-        assert list(row["predictions"]) == [JUDGE, *BASELINES]
+        assert list(row["predictions"]) == [cv.JUDGE, *cv.BASELINES]
         assert all(sum(parts) == pytest.approx(1, abs=2e-5) for parts in row["predictions"].values())
-    assert sum(row["protocol"] == RELEVANCE for row in rows) == len(by_rater)
+    assert sum(row["protocol"] == cv.RELEVANCE for row in rows) == len(by_rater)
 
 
 def test_processes_can_share_a_trial(
     tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
 ) -> None:
-    whole = cross_validate(corpus, [tiny_recipe], tmp_path / "whole")
-    shared = [cross_validate(corpus, [tiny_recipe], tmp_path / "shared", part=part) for part in (2, 0, 1)]
+    whole = cv.cross_validate(corpus, [tiny_recipe], tmp_path / "whole")
+    shared = [cv.cross_validate(corpus, [tiny_recipe], tmp_path / "shared", part=part) for part in (2, 0, 1)]
     assert shared == [{}, {}, whole] and len(begun) == 6
 
 
 def test_a_rated_conversation_gets_the_mean_over_its_replies(
     tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
 ) -> None:
-    cross_validate(corpus, [replace(tiny_recipe, sets={"ieval": 1.0})], tmp_path)
-    rows = [row for row in read_rows(tmp_path) if row["protocol"] == SETS_APART]
+    cv.cross_validate(corpus, [replace(tiny_recipe, sets={"ieval": 1.0})], tmp_path)
+    rows = [row for row in cv.read_rows(tmp_path) if row["protocol"] == cv.SETS_APART]
     by_id = {row["id"]: row for row in rows if row["set"] == "ieval"}
     items = [item for item in corpus.items if item.set == "ieval"]
     assert len(by_id) == len(items) == 48
@@ -187,6 +176,6 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
         with pytest.raises(UserError, match=f"with another {key}; set another --out"):
             run(data, recipe, tmp_path)
     for content, message in ((json.dumps({"judge": "length"}), "other than a cross"), ("{", "not JSON")):
-        (tmp_path / PLAN).write_text(content)
+        (tmp_path / cv.PLAN).write_text(content)
         with pytest.raises(UserError, match=message):
             run(corpus, tiny_recipe, tmp_path)

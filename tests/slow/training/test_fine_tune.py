@@ -14,7 +14,7 @@ import torch
 from made_sets import COLD, WARM, speak
 from sklearn.metrics import roc_auc_score
 
-import empathy_judge.training.fine_tune as fine_tuning
+import empathy_judge.training.fine_tune as ft
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
@@ -25,16 +25,6 @@ from empathy_judge.training.examples import (
     TrainingExample,
     from_ratings,
     from_sets,
-)
-from empathy_judge.training.fine_tune import (
-    RatingEffects,
-    distill,
-    distillation_texts,
-    favor_length,
-    fine_tune,
-    match_level,
-    predict_targets,
-    train_judge,
 )
 from empathy_judge.training.network import TrainedNetworks, load_base
 from empathy_judge.training.rated_sets import RatedItem
@@ -56,7 +46,7 @@ def unseen(examples: list[RatedExchange]) -> list[Exchange]:
 
 @pytest.fixture(scope="module")
 def trained(seen: list[RatedExchange], tiny_recipe: Recipe) -> TrainedNetworks:
-    return fine_tune(give(from_ratings(seen)), tiny_recipe)
+    return ft.fine_tune(give(from_ratings(seen)), tiny_recipe)
 
 
 @pytest.fixture
@@ -66,20 +56,20 @@ def brief(tiny_recipe: Recipe) -> Recipe:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[RatingEffects]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[ft.RatingEffects]:
     """The rating effects of every training in the test."""
-    effects: list[RatingEffects] = []
+    effects: list[ft.RatingEffects] = []
 
-    class Kept(RatingEffects):
+    class Kept(ft.RatingEffects):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             effects.append(self)
 
-    monkeypatch.setattr(fine_tuning, "RatingEffects", Kept)
+    monkeypatch.setattr(ft, "RatingEffects", Kept)
     return effects
 
 
-def give(shown: Sequence[TrainingExample]) -> fine_tuning.MakeExamples:
+def give(shown: Sequence[TrainingExample]) -> ft.MakeExamples:
     """The same shown in every epoch."""
     return lambda learnt_from, chance: list(shown)
 
@@ -111,7 +101,7 @@ def test_lora_adapters_learn_it_too_and_the_base_stays_frozen(
     seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
 ) -> None:
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=4)
-    trained = fine_tune(give(from_ratings(seen)), recipe)
+    trained = ft.fine_tune(give(from_ratings(seen)), recipe)
     assert min(auc(trained, unseen)) > 0.9
     (network,) = trained.networks
     before = dict(load_base(str(tiny_decoder))[0].named_parameters())
@@ -126,8 +116,10 @@ def test_the_same_seed_gives_the_same_judge_and_two_networks_are_averaged(
     seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe
 ) -> None:
     shown = give(from_ratings(seen))
-    first, again, other = (fine_tune(shown, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1))
-    both = fine_tune(shown, replace(brief, networks=["all", "all"]))
+    first, again, other = (
+        ft.fine_tune(shown, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1)
+    )
+    both = ft.fine_tune(shown, replace(brief, networks=["all", "all"]))
     assert np.array_equal(first, again) and not np.allclose(first, other) and len(both.networks) == 2
     assert both.predict(unseen) == pytest.approx((first + other) / 2, abs=1e-6)
 
@@ -137,7 +129,7 @@ def test_a_prediction_does_not_depend_on_padding(
     seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe, tiny_decoder: Path, is_decoder: bool
 ) -> None:
     recipe = replace(brief, base=str(tiny_decoder)) if is_decoder else brief
-    trained = fine_tune(give(from_ratings(seen)), recipe)
+    trained = ft.fine_tune(give(from_ratings(seen)), recipe)
     long = replace(unseen[0], response="word1 " * 150)
     together = trained.predict([*unseen, long])
     alone = trained.predict([*unseen, long], batch_size=1)
@@ -147,7 +139,7 @@ def test_a_prediction_does_not_depend_on_padding(
 
 
 def test_severe_raters_are_found(
-    examples: list[RatedExchange], tiny_recipe: Recipe, kept: list[RatingEffects]
+    examples: list[RatedExchange], tiny_recipe: Recipe, kept: list[ft.RatingEffects]
 ) -> None:
     """Raters of odd batches give one label less; nothing in the texts identifies them."""
 
@@ -161,7 +153,7 @@ def test_severe_raters_are_found(
         is_lowered = is_harsh(example.rater) and not example.target[0]
         target = (*example.target[1:], 0.0) if is_lowered else example.target
         planted.append(replace(example, exchange=exchange, target=target))
-    fine_tune(give(from_ratings(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
+    ft.fine_tune(give(from_ratings(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
     (effects,) = kept
     severity = effects.severity.tolist()
     for model in ("ada", "bea/2", "cyd"):
@@ -172,7 +164,7 @@ def test_severe_raters_are_found(
 
 
 def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
-    seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, kept: list[RatingEffects]
+    seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, kept: list[ft.RatingEffects]
 ) -> None:
     """Its replies have the prompts of the labeled ones: only the words identify them."""
     chance = random.Random(2)
@@ -181,7 +173,7 @@ def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
         exchange = replace(example.exchange, id=str(number), response=speak(number % 3, chance))
         items.append(RatedItem("ieval", (exchange,), 5.0 - number % 3, None, "human", str(number)))
     others = from_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
-    trained = fine_tune(give([*from_ratings(seen), *others]), tiny_recipe)
+    trained = ft.fine_tune(give([*from_ratings(seen), *others]), tiny_recipe)
     (effects,) = kept
     assert float(effects.log_scale.detach()[effects.sets["ieval"]]) < -0.7, "its scale approaches 0"
     assert min(auc(trained, unseen)) > 0.9
@@ -192,7 +184,7 @@ def test_length_is_favored_by_its_logarithm(by: float) -> None:
     words = np.array([1, 27, 27, 200, 0])
     exchanges = [Exchange(id=str(n), prompt="p", response="word " * n) for n in words]
     said = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3], [0.5, 0.2, 0.3]])
-    moved = favor_length(said, exchanges, by)
+    moved = ft.favor_length(said, exchanges, by)
     gained = np.log(moved[:, 2] / moved[:, 0]) - np.log(said[:, 2] / said[:, 0])
     assert gained == pytest.approx(by * (np.log(np.maximum(words, 1)) - 3.3), abs=1e-4)
     assert moved.sum(axis=1) == pytest.approx(1)
@@ -201,15 +193,15 @@ def test_length_is_favored_by_its_logarithm(by: float) -> None:
 
 
 def test_matching_the_level_meets_the_shares(seen: list[RatedExchange], brief: Recipe) -> None:
-    before = fine_tune(give(from_ratings(seen)), brief)
+    before = ft.fine_tune(give(from_ratings(seen)), brief)
     exchanges = [example.exchange for example in seen]
     shares = np.mean([example.target for example in seen], axis=0)
     spread = contrast(before.predict(exchanges))
     for sharpness in (1.0, 0.5):
-        settled = match_level(deepcopy(before), seen, sharpness).predict(exchanges)
+        settled = ft.match_level(deepcopy(before), seen, sharpness).predict(exchanges)
         assert settled.mean(axis=0) == pytest.approx(shares, abs=1e-4)
         assert contrast(settled) == pytest.approx(sharpness * spread, abs=1e-3)
-    for left in (match_level(deepcopy(before), seen, 0.0), match_level(deepcopy(before), [], 1.0)):
+    for left in (ft.match_level(deepcopy(before), seen, 0.0), ft.match_level(deepcopy(before), [], 1.0)):
         assert np.array_equal(left.predict(exchanges), before.predict(exchanges)), "as trained"
 
 
@@ -222,23 +214,23 @@ def test_teachers_move_ratings_and_label_other_replies(
         teachers=["a", "b"], teacher_weight=0.75, length=0.2, texts=90, shuffled=7, constants=4,
         sentence_dropout=5, joined_replies=3,
     )  # fmt: skip
-    chosen = distillation_texts(corpus, recipe)
+    chosen = ft.distillation_texts(corpus, recipe)
     rated, usual = len(corpus.ratings), len(corpus.ratings) + 90 + 5 + 3
     assert [len(part) for part in (chosen.rated, chosen.unrated, chosen.special)] == [rated, 98, 11]
-    assert chosen == distillation_texts(corpus, recipe), "the same in every run"
-    other = fine_tune(give(from_ratings(corpus.ratings[:20])), brief)
-    targets = predict_targets([trained, other], chosen)
+    assert chosen == ft.distillation_texts(corpus, recipe), "the same in every run"
+    other = ft.fine_tune(give(from_ratings(corpus.ratings[:20])), brief)
+    targets = ft.predict_targets([trained, other], chosen)
     both = np.sqrt(trained.predict(chosen.all()) * other.predict(chosen.all()))
     both /= both.sum(axis=1, keepdims=True)
     assert targets[:usual] == pytest.approx(both[:usual], abs=1e-4), "the mean of log-probabilities"
     assert targets[usual:] == pytest.approx(trained.predict(chosen.special), abs=1e-4), "the first alone"
-    shown = distill(corpus, chosen, targets, recipe, random.Random(0))
+    shown = ft.distill(corpus, chosen, targets, recipe, random.Random(0))
     assert [example.exchanges[0] for example in shown[:usual]] == chosen.all()[:usual]
     assert not any(example.rater or example.set for example in shown)
     own = np.array([example.target for example in corpus.ratings])
     moved = np.array([example.target for example in shown])
     assert moved[:rated] == pytest.approx(0.25 * own + 0.75 * targets[:rated], abs=1e-5)
-    favored = favor_length(targets[rated:usual], chosen.unrated, 0.2)
+    favored = ft.favor_length(targets[rated:usual], chosen.unrated, 0.2)
     assert moved[rated:usual] == pytest.approx(favored, abs=1e-5)
     assert moved[usual:] == pytest.approx(targets[usual:], abs=1e-5)
     ids = {exchange.id for exchange in texts}
@@ -258,7 +250,7 @@ def test_a_reply_learns_to_score_lower_under_another_prompt(tiny_recipe: Recipe,
         for n, word in enumerate(("word8", "word9") * 60)
     ]
     recipe = replace(tiny_recipe, base=str(tiny_decoder), wrong_prompt=1.0, epochs=12, sharpness=0.0)
-    judge = train_judge(TrainingData(ratings=ratings), [recipe])
+    judge = ft.train_judge(TrainingData(ratings=ratings), [recipe])
     swapped = {"word8": "word9", "word9": "word8"}
     own = [rated.exchange for rated in ratings[:40]]
     other = [replace(e, prompt=f"{e.prompt.split()[0]} {swapped[e.prompt.split()[1]]}") for e in own]
@@ -279,14 +271,14 @@ def test_each_network_uses_the_data_that_its_recipe_names(
         raise StopIteration
 
     grades = {example.exchange.content_digest: 50.0 for example in seen}
-    monkeypatch.setattr(fine_tuning, "fine_tune", fine_tune)
+    monkeypatch.setattr(ft, "fine_tune", fine_tune)
     monkeypatch.setattr(rated_sets, "read_grades", lambda: grades)
     networks = list(get_args(NetworkData))
     recipe = replace(lineage(taught_recipe)[1], networks=networks, synthetic=0.5, grades=1.0)
     for ratings, used in ((seen, networks), ([], [name for name in networks if name != "labels"])):
         used_by.clear()
         with pytest.raises(StopIteration):
-            train_judge(replace(corpus, ratings=ratings), [recipe])
+            ft.train_judge(replace(corpus, ratings=ratings), [recipe])
         assert list(used_by) == used, "without ratings there are no labels"
         if ratings:
             assert used_by == {
@@ -303,9 +295,9 @@ def test_no_data_and_unreadable_bases_are_refused(
     from transformers import RobertaConfig, RobertaModel
 
     with pytest.raises(UserError, match="nothing is left to train on"):
-        train_judge(TrainingData(), [tiny_recipe])
+        ft.train_judge(TrainingData(), [tiny_recipe])
     with pytest.raises(UserError, match="is an encoder; LoRA adapters are for decoders"):
-        fine_tune(give([]), replace(tiny_recipe, rank=2))
+        ft.fine_tune(give([]), replace(tiny_recipe, rank=2))
     sizes = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 4}
     RobertaModel(RobertaConfig(vocab_size=9, **sizes)).save_pretrained(tmp_path / "roberta")
     (tmp_path / "roberta" / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
