@@ -51,19 +51,13 @@ IEVAL_SCALES: dict[str, Scale] = dict.fromkeys(("P", "^P", "A", "^A", "EU", "ER"
 IEVAL_SCALES["Rating"] = (1, 3)
 
 SURVEY: Final = ("empathy", "relevance", "initial_emotion_intensity", "final_emotion_intensity")
-PEOPLE: Final[dict[str, Scale]] = {
-    "human (overall)": (1, 5),
-    "consistent": (0, 1),
-    "likeable": (1, 3),
-    "diverse": (1, 3),
-    "informative": (1, 3),
-    "coherent": (1, 3),
-    "understanding": (1, 3),
-    "flexible": (1, 3),
-    "topic depth": (1, 3),
-    "error recovery": (1, 3),
-    "inquisitive": (1, 3),
-}
+PEOPLE: Final[Mapping[str, Scale]] = {"human (overall)": (1, 5), "consistent": (0, 1)} | dict.fromkeys(
+    (
+        *("likeable", "diverse", "informative", "coherent", "understanding", "flexible", "topic depth"),
+        *("error recovery", "inquisitive"),
+    ),
+    (1, 3),
+)
 
 
 def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]:
@@ -170,22 +164,15 @@ def _corpus_exchange(row: Mapping[str, Any], name: str) -> Exchange:
     identity = read_text(row, CORPORA[name].key)
     situation = read_text(row, "prompt") if "prompt" in row else None
     if "seeker_post" in row:
-        turns = [
-            Turn(speaker=SPEAKER, text=read_text(row, "seeker_post")),
-            Turn(speaker=LISTENER, text=read_text(row, "response_post")),
-        ]
+        texts = {SPEAKER: read_text(row, "seeker_post"), LISTENER: read_text(row, "response_post")}
+        turns = [Turn(speaker=who, text=text) for who, text in texts.items()]
     else:
         turns = parse_transcript(read_text(row, "full_conversation"))
     if turns and turns[0].text == situation:
         turns = turns[1:]  # shown to raters as a first turn, though the listener never saw it
-    return exchange_of(
-        f"{name}/{identity}",
-        turns,
-        model="human",
-        situation=situation,
-        emotion=row.get("context"),
-        extra={"dataset": name, "dialog_id": identity},
-    )
+    about: dict[str, Any] = {"model": "human", "situation": situation, "emotion": row.get("context")}
+    extra = {"dataset": name, "dialog_id": identity}
+    return exchange_of(f"{name}/{identity}", turns, **about, extra=extra)
 
 
 def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
@@ -211,43 +198,43 @@ def import_ieval(intake: Intake) -> None:
     (file,) = intake.find_files("ieval_data.json")
     for number, worker in enumerate(read_objects(file)):
         for sentiment in ("positive", "negative"):
-            if not isinstance(worker.get(sentiment), dict):
-                intake.go_to(file, f"worker-{number}/{sentiment}")
+            scene, rater = worker.get(sentiment), f"worker-{number}"
+            if not isinstance(scene, dict):
+                intake.go_to(file, f"{rater}/{sentiment}")
                 intake.set_aside("the file has no such situation for this worker")
                 continue
             for bot in IEVAL_BOTS:
-                _take_ieval_dialogue(intake, file, worker, f"worker-{number}/{sentiment}/{bot}")
+                intake.go_to(file, identity := f"{rater}/{sentiment}/{bot}".lower())
+                if isinstance(dialogue := scene.get(bot), dict):
+                    _take_ieval_dialogue(intake, identity, scene, dialogue)
+                else:
+                    intake.set_aside(f"{bot}: the file has no such dialogue")
 
 
-def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], path: str) -> None:
-    """Add one dialogue and its ratings; the path names the worker, the situation and the bot."""
-    rater, sentiment, bot = path.split("/")
-    identity, model = path.lower(), f"ieval-{bot.lower()}"
-    intake.go_to(file, identity)
-    scene = worker[sentiment]
-    dialogue = scene.get(bot)
-    if not isinstance(dialogue, dict):
-        intake.set_aside(f"{bot}: the file has no such dialogue")
-        return
+def _take_ieval_dialogue(
+    intake: Intake, identity: str, scene: Mapping[str, Any], dialogue: Mapping[str, Any]
+) -> None:
+    """Add one dialogue and its ratings; the id names the worker, the situation and the bot."""
+    rater, sentiment, bot = identity.split("/")
     with intake.setting_aside():
         exchange = exchange_of(
             identity,
             parse_chat_log(read_text(dialogue, "chat_log")),
-            model=model,
+            model=f"ieval-{bot}",
             situation=read_text(scene, "prompt"),
             emotion=read_text(scene, "emotion"),
             extra={"dialog_id": read_text(scene, "conv_id"), "batch": rater, "sentiment": sentiment},
         )
         intake.add_exchange(exchange)
-    scores = {}
-    for dimension, scale in IEVAL_SCALES.items():
-        with intake.setting_aside():
-            scores[dimension] = read_score(dialogue, dimension, scale)
-    if {"EU", "ER"} <= set(scores):
-        scores["empathy"] = (scores["EU"] + scores["ER"]) / 2
-    about: dict[str, Any] = {"id": identity, "rater": rater, "batch": rater, "extra": {"model": model}}
-    for dimension, score in scores.items():
-        intake.add_rating(Rating(rating=score, dimension=dimension, **about))
+    about: dict[str, Any] = {"id": identity, "rater": rater, "batch": rater}
+    about["extra"] = {"model": f"ieval-{bot}"}
+    scores = {
+        dimension: intake.rate(dialogue, dimension, scale, dimension=dimension, **about)
+        for dimension, scale in IEVAL_SCALES.items()
+    }
+    understanding, reaction = scores["EU"], scores["ER"]
+    if understanding is not None and reaction is not None:
+        intake.add_rating(Rating(rating=(understanding + reaction) / 2, **about))
 
 
 def import_esconv(intake: Intake) -> None:
@@ -279,22 +266,17 @@ def _esconv_talk(talk: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _take_esconv_talk(intake: Intake, identity: str, talk: Mapping[str, Any]) -> None:
-    origin = identity.split("/")[0]
-    about: dict[str, Any] = {
-        "model": "human",
-        "situation": str(talk.get("situation") or "").strip() or None,
-        "emotion": str(talk.get("emotion_type") or "").strip() or None,
-    }
+    given = {key: str(talk.get(key) or "").strip() or None for key in ("situation", "emotion_type")}
+    about: dict[str, Any] = {"situation": given["situation"], "emotion": given["emotion_type"]}
+    about |= {"model": "human", "extra": {"dialog_id": identity, "file": identity.split("/")[0]}}
     turns, stars = _read_esconv_turns(intake, talk.get("dialog"))
-    survey = talk.get("survey_score")
+    survey, rater = talk.get("survey_score"), f"seeker-{identity}"
     seeker = survey.get("seeker") if isinstance(survey, dict) else None
     for dimension in SURVEY:
         if isinstance(seeker, dict) and dimension in seeker:
-            rater = f"seeker-{identity}"
             intake.rate(seeker, dimension, (1, 5), id=identity, rater=rater, dimension=dimension)
-    extra = {"dialog_id": identity, "file": origin}
     with intake.setting_aside():
-        intake.add_exchange(exchange_of(identity, turns, **about, extra=extra))
+        intake.add_exchange(exchange_of(identity, turns, **about))
     start = 0
     for end, score in stars:
         with intake.setting_aside():
@@ -303,11 +285,9 @@ def _take_esconv_talk(intake: Intake, identity: str, talk: Mapping[str, Any]) ->
             start = end
             if not replies:
                 raise BadCell(f"feedback: turn {end} rates no reply of the listener")
-            turn_id = f"{identity}/turn-{end}"
-            rating = Rating(id=turn_id, rater=f"seeker-{identity}", rating=score, dimension="turn")
-            intake.add_rating(rating)
-            more = extra | {"rated_replies": replies}
-            intake.add_exchange(exchange_of(turn_id, turns[:end], **about, extra=more))
+            turn_id, extra = f"{identity}/turn-{end}", about["extra"] | {"rated_replies": replies}
+            intake.add_rating(Rating(id=turn_id, rater=rater, rating=score, dimension="turn"))
+            intake.add_exchange(exchange_of(turn_id, turns[:end], **about | {"extra": extra}))
 
 
 def _read_esconv_turns(intake: Intake, dialog: Any) -> tuple[list[Turn], list[tuple[int, float]]]:
@@ -340,14 +320,15 @@ def import_dstc9(intake: Intake) -> None:
         with intake.setting_aside():
             bot = read_text(row, "model").removesuffix(".json")
             identity, model = f"{bot}/{number}", f"dstc9-{bot}"
-            about: dict[str, Any] = {"id": identity, "extra": {"model": model}}
             for column, scale in PEOPLE.items():
                 dimension = "overall" if column == "human (overall)" else column
-                intake.rate(row, column, scale, rater="crowd", dimension=dimension, **about)
+                about: dict[str, Any] = {"id": identity, "extra": {"model": model}, "dimension": dimension}
+                intake.rate(row, column, scale, rater="crowd", **about)
             if "openai_score" in row:
                 with intake.setting_aside():
                     score = read_score(row, "openai_score", (0, 4)) + 1
-                    about["extra"] = {"model": model, "rater_kind": "ai"}
-                    intake.add_rating(Rating(rater="gpt", rating=score, dimension="overall", **about))
+                    extra = {"model": model, "rater_kind": "ai"}
+                    rating = Rating(id=identity, rater="gpt", rating=score, dimension="overall", extra=extra)
+                    intake.add_rating(rating)
             turns = parse_transcript(read_text(row, "context"), "context")
             intake.add_exchange(exchange_of(identity, turns, model=model, extra={}))
