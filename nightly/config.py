@@ -208,7 +208,7 @@ def _read_models(tables: Any, path: Path) -> list[ModelEntry]:
             if file is not None and not isinstance(file, str):
                 raise UserError(f"{place}: config: expected the path of a model's TOML file")
             rest = {key: value for key, value in table.items() if key != "config"}
-            endpoint = read_model_config(Path(_beside(path, file)) if file else None, rest, place=place)
+            endpoint = read_model_config(Path(_beside(path, file)) if file else None, rest, where=place)
             entry = ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
         if entry.name in entries:
             raise UserError(f"{place}: the name {entry.name!r} is a duplicate; give each model a unique name")

@@ -84,16 +84,16 @@ class ModelConfig:
 
 
 def read_model_config(
-    path: Path | None, settings: Mapping[str, Any], *, place: str = "options"
+    path: Path | None, settings: Mapping[str, Any], *, where: str = "options"
 ) -> ModelConfig:
     """Read a model's TOML file, if there is one; `settings` that are not None replace its values."""
     changes = {key: value for key, value in settings.items() if value is not None}
-    place = str(path or place)
-    config = validate(ModelConfig, (read_toml(path) if path else {}) | changes, place)
+    where = str(path or where)
+    config = validate(ModelConfig, (read_toml(path) if path else {}) | changes, where)
     if not config.model.strip():
-        raise UserError(f"{place}: model: empty; set the name of the model")
+        raise UserError(f"{where}: model: empty; set the name of the model")
     if config.max_tokens < 1:
-        raise UserError(f"{place}: max_tokens: must be at least 1, not {config.max_tokens}")
+        raise UserError(f"{where}: max_tokens: must be at least 1, not {config.max_tokens}")
     return config
 
 

@@ -197,43 +197,32 @@ def known_component(text: str, name: str) -> float:
 
 
 def answer_decisions(call: Call) -> Answer:
-    """As `/v1/decisions` answers."""
+    """Answer as `/v1/decisions` does."""
     found = known_probabilities(call.text)
     answers: list[dict[str, Any]] = []
     for question in call.body["questions"]:
-        name = question.get("name")
+        answer: dict[str, Any] = {"type": question["type"], "name": question.get("name")}
         if question["type"] == "score":
             labels = [level["label"] for level in question["levels"]]
             rows = [
-                {"value": i, "label": label, "probability": found[label]} for i, label in enumerate(labels)
+                {"value": at, "label": item, "probability": found[item]} for at, item in enumerate(labels)
             ]
-            score = sum(row["value"] * row["probability"] for row in rows)
-            answer = {"type": "score", "score": score, "confidence": 0.5, "probabilities": rows}
+            answer |= {"confidence": 0.5, "probabilities": rows}
         else:
-            answer = {"type": "predicate", "probability": known_component(call.text, name)}
-        answers.append({**answer, "name": name})
-    details = {"input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}}
-    details["output_tokens_details"] = {"reasoning_tokens": 0}
-    usage = {"input_tokens": 1000, "output_tokens": 0, "total_tokens": 1000, **details}
+            answer["probability"] = known_component(call.text, answer["name"])
+        answers.append(answer)
+    usage = {"input_tokens": 1000, "output_tokens": 0, "input_tokens_details": {"cached_tokens": 0}}
     return Answer(body={"model": call.body["model"], "answers": answers, "usage": usage})
 
 
 def answer_systemone(call: Call) -> Answer:
-    """As `/v1/systemone` answers."""
+    """Answer as `/v1/systemone` does."""
     found = known_probabilities(call.text)
     answers: dict[str, Any] = {}
     for name, question in call.body["questions"].items():
         if question["type"] == "score":
-            levels = {str(i): found[label] for i, label in enumerate(LABELS)}
-            legend = dict(zip(levels, question["criteria"], strict=True))
-            score = sum(int(i) * probability for i, probability in levels.items())
-            answers[name] = {
-                "type": "score",
-                "score": score,
-                "legend": legend,
-                "probabilities": levels,
-                "confidence": 0.5,
-            }
+            levels = {str(at): found[label] for at, label in enumerate(LABELS)}
+            answers[name] = {"type": "score", "probabilities": levels, "confidence": 0.5}
         else:
             answers[name] = {"type": "noul", "noul": known_component(call.text, name)}
     usage = {"input_tokens": 1000, "output_tokens": 0}
@@ -245,13 +234,8 @@ def answer_chat(call: Call, text: str | None = None) -> Answer:
     message = {"role": "assistant", "content": _fill_in(call.body) if text is None else text}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     usage = {"prompt_tokens": 200, "completion_tokens": 5, "total_tokens": 205}
-    about = {
-        "id": f"chat-{call.number}",
-        "object": "chat.completion",
-        "created": 0,
-        "model": call.body["model"],
-    }
-    return Answer(body={**about, "choices": [choice], "usage": usage})
+    about = {"id": f"chat-{call.number}", "object": "chat.completion", "created": 0}
+    return Answer(body={**about, "model": call.body["model"], "choices": [choice], "usage": usage})
 
 
 def _fill_in(body: Mapping[str, Any]) -> str:
