@@ -168,21 +168,6 @@ def test_a_server_by_its_url_gets_no_key_but_its_own(
         assert "80 of 80" in done.summary.report[0] and "no logprobs" in done.summary.report[0]
 
 
-def test_a_model_that_reasons_first_gets_the_tokens_for_it() -> None:
-    def script(call: Call) -> Answer:
-        if call.body["max_tokens"] > 1000:
-            return read_label(call, logprobs=False)
-        answer = answer_chat(call, text="")
-        answer.body["choices"][0] |= {"finish_reason": "length"}
-        return answer
-
-    write_rows(Path("replies.jsonl"), replies())
-    with ScriptedServer(script) as server:
-        done = run("score", "replies.jsonl", "--judge", f"{server.base_url}#thinker", "--json")
-        assert json.loads(done.stdout)["counts"]["judged"] == 80
-        assert sum(call.body["max_tokens"] < 1000 for call in server.calls) <= 32, "those under way at first"
-
-
 @pytest.mark.parametrize(
     ("named", "said"),
     [

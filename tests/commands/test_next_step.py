@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from locks import read_lock
-from repository import ROOT, SAMPLES
+from repository import ROOT
 from topics import on_topic
 
 from empathy_judge.commands import main as cli
@@ -73,44 +72,6 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     assert next_of(done) == "Next, add replies: an estimate needs 10 or more per model"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
     assert "No figure" not in enough and "its interval is too narrow" in enough
-
-
-RUN_ONLY = """
-import sys
-from importlib.machinery import PathFinder
-from importlib.metadata import packages_distributions
-
-class RunOnly(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in hidden else PathFinder.find_spec(name, path, target)
-
-installed = set(sys.argv.pop(1).split(","))
-hidden = {
-    module
-    for module, distributions in packages_distributions().items()
-    if not installed & {name.lower().replace("_", "-") for name in distributions}
-}
-sys.meta_path[sys.meta_path.index(PathFinder)] = RunOnly
-from empathy_judge.commands import main as cli
-cli.main(prog_name="empathy-judge")
-"""
-
-
-@pytest.mark.parametrize("steps", [["score", "compare", "compare"], ["compare", "rate"]])
-def test_the_printed_next_steps_run_in_the_install_of_make_demo(steps: list[str]) -> None:
-    """Each printed next step runs with the packages of requirements-run.lock alone."""
-    installed = ",".join((*read_lock("requirements-run.lock"), "empathy-judge"))
-    words = [steps[0], str(SAMPLES / "responses.jsonl"), "--judge", "length", "--calibration", "none"]
-    commands = []
-    while words and words[:2] != ["rate", "open"]:
-        commands.append(words[0])
-        command = [sys.executable, "-c", RUN_ONLY, installed, *words]
-        environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert result.returncode in (0, 3), result.stderr
-        words = shlex.split(result.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
-    assert commands == steps
 
 
 def make_states() -> Iterator[tuple[str, ...]]:
@@ -183,15 +144,9 @@ def test_an_output_that_nobody_reads_is_no_error(words: tuple[str, ...]) -> None
     assert (done.returncode, b"Traceback" in done.stderr) == (141, False)
 
 
-def test_limits_and_json() -> None:
-    path = write_replies("replies.jsonl", 30, models=2)
-    limited = next_of(run("score", path, "--judge", "length", "--limit", 4))
-    words = shlex.split(limited.partition(": empathy-judge ")[2])
-    assert "--limit" not in words and run(*words).exit_code == 0
-    done = run("score", path, "--judge", "length", "--json")
+def test_json_goes_without_a_next_step() -> None:
+    done = run("score", write_replies("replies.jsonl", 30, models=2), "--judge", "length", "--json")
     assert json.loads(done.stdout) and done.stderr == ""
-    uncorrected = run("score", path, "--judge", "length", "--calibration", "none")
-    assert " compare runs/replies-length-" in next_of(uncorrected)
 
 
 def test_the_shipped_weights_licence_is_said_at_the_first_run() -> None:

@@ -1,9 +1,7 @@
-"""The command `respond`: prompts answered once, interruptions."""
+"""The command `respond`: prompts answered once, mistakes refused."""
 
 import json
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.commands import main as cli
 
-Start = Callable[..., "subprocess.Popen[str]"]
 COUNT = 60
 
 
@@ -99,34 +96,3 @@ def test_a_limit_of_cost_needs_prices_and_no_response_at_all_is_a_failure(prompt
         done = run(*words)
     assert done.exit_code == 5
     assert "no responses: empty: no text (3)" in done.stderr
-
-
-def journal_lines(folder: str) -> int:
-    try:
-        return Path(folder, "journal.jsonl").read_bytes().count(b"\n")
-    except FileNotFoundError:
-        return 0
-
-
-def command(server: ScriptedServer, prompts: Path, folder: str) -> list[str]:
-    Path("m.toml").write_text(f"model = 'm'\nbase_url = '{server.base_url}'\nconcurrency = 4\n")
-    return ["respond", str(prompts), "--model-config", "m.toml", "--out", folder]
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_says_how_to_go_on(prompts: Path, start: Start) -> None:
-    def script(call: Call) -> Answer:
-        return Answer(hang=True) if call.number >= 10 else reply(call)
-
-    with ScriptedServer(script) as server:
-        process = start(*command(server, prompts, "a b"), "--limit", 50)
-        server.wait_for_calls(14)
-        while journal_lines("a b") < 10:
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        server.release.set()  # the calls under way are finished first
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "finished replies are saved" in said
-    assert "respond prompts.jsonl --model-config m.toml --out 'a b' --limit 50" in said
-    assert "Traceback" not in said

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from repository import ROOT, SAMPLES
 
-import data.runs
 from empathy_judge.calibration.shares.tally import JudgedShares, Tally
 from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange, Judgment
@@ -77,7 +76,9 @@ def tracing(holders: tuple[type, ...]) -> Iterator[Trace]:
 def test_a_row_meets_few_modules(
     judge: str, holders: tuple[type, ...], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data.runs, "SYNC_SECONDS", float("inf"))  # how often that comes, the clock decides
+    monkeypatch.setattr(
+        "empathy_judge.data.runs.SYNC_SECONDS", float("inf")
+    )  # how often that comes, the clock decides
     command = ["score", str(SAMPLES / "responses.jsonl"), "--judge", judge, "--limit", "12", "--out"]
     # Once before: what is loaded with the first row is not on the way of every row.
     assert CliRunner().invoke(cli.main, [*command, str(tmp_path / "first")]).exit_code == 0

@@ -65,25 +65,6 @@ def test_no_line_starts_a_command(case: str) -> None:
         assert "owned" in summary and obeyed(summary) == []
 
 
-def test_a_night_writes_its_own_commands_and_no_other() -> None:
-    config = (
-        "judge = 'length'\ncalibration = 'none'\nanchors = false\ndashboard = false\n"
-        "[gates]\ngood_share_drop = 1\n[outputs]\ngithub = true\n"
-    )
-    for name in NAMES:
-        config += f"[[models]]\nname = {json.dumps(name)}\nresponses = '{{night}}.jsonl'\n"
-    rows = [json.loads(line) for line in Path("replies.jsonl").read_text().splitlines()]
-    Path("n.toml").write_text(config)
-    for night, words in (("n1", 60), ("n2", 0)):
-        told = [row | {"response": f"Yes{' and kind' * words}."} for row in rows]
-        Path(f"{night}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
-        done = CliRunner().invoke(cli.main, ["nightly", "n.toml", "--night", night])
-    assert done.exit_code in (1, 3), done.output
-    ours = [line for line in obeyed(done.output) if re.match(r"::(error|warning) title=\w+%3A ", line)]
-    assert ours and obeyed(done.output) == ours
-    assert obeyed(Path("summary.md").read_text()) == []
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii:replace"])
 def test_a_process_escapes_both_streams_and_a_file_keeps_its_bytes(encoding: str) -> None:
     words = [sys.executable, str(Path(str(ROOT / "cli.py"))), "score", "replies.jsonl", "--judge", "length"]

@@ -178,6 +178,8 @@ def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
 def test_what_the_second_leaves_unscored_stays_so() -> None:
     with ScriptedServer(refuse) as server:
         write_decision("asked.toml", server)
-        judgment = load_judge(write_cascade(ask_below=1.0)).judge(SHORT)
+        judge = load_judge(write_cascade(ask_below=1.0))
+        judgment = judge.judge(SHORT)
+        judge.close()
     assert judgment.unscored == "HTTP 400: no" and judgment.label is None
     assert judgment.rationale.startswith("decided by asked; length was uncertain")
