@@ -206,7 +206,10 @@ def compare(
             reading=_reading(scale, cut, skip_invalid),
         )
         request, _ = score_paths(request, judge, watch=_watch, on_read=_say)
-        found = compared_runs_row(compare_runs.compare_runs(request, today=date.today()))
+        compared = compare_runs.compare(request, today=date.today())
+    if not isinstance(compared, compare_runs.ComparedRuns):
+        raise UserError("a table of ratings: use the command `empathy-judge compare`")
+    found = compared_runs_row(compared)
     rows = [
         {"model": pair["one"], "verdict": pair["verdict"], "other": pair["other"]}
         | _interval("difference", pair["shares"].get("Good", {}))

@@ -22,6 +22,7 @@ RESPONSES, RATINGS = Path("responses.jsonl"), SAMPLES / "ratings.jsonl"
 LINES = (SAMPLES / RESPONSES).read_text(encoding="utf-8").splitlines()[:36]  # 12 prompts, three models
 ROWS = [json.loads(line) for line in LINES]
 RATED = 24  # of them
+RATED_MODELS = [{"rater": f"r{i % 3}", "rating": 1 + i % 3, "model": f"m{i % 2}"} for i in range(12)]
 LONG, SHORT = "word " * 60, "word " * 3  # the judge `length` prefers the longer
 
 
@@ -99,6 +100,8 @@ def test_calibrate_compares_judges_and_saves_the_report() -> None:
         (lambda: ej.score(RESPONSES, limit=0), "limit: expected 1 or more"),
         (lambda: ej.score([{"prompt": "I won!"}]), "response"),
         (lambda: ej.compare("missing.jsonl"), "missing.jsonl: no such file"),
+        (lambda: ej.compare(RATED_MODELS, baseline="m0"), "table of ratings"),
+        (lambda: ej.compare(RESPONSES, judge="length", baseline="nobody"), "nobody"),
         (lambda: ej.calibrate(RESPONSES, "missing.jsonl"), "missing.jsonl: no such file"),
     ],
 )
@@ -222,7 +225,7 @@ def test_a_wrong_argument_is_a_type_error_for_mypy(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", tmp_path / "use.py"]
     done = subprocess.run(command, cwd=ROOT / "build" / "types", capture_output=True, text=True, check=False)
-    wrong = [line.split(":")[1] for line in done.stdout.splitlines() if "error:" in line]
+    wrong = [line.split(":")[1] for line in done.stdout.splitlines() if "use.py" in line and "error:" in line]
     assert wrong == ["5", "6"], done.stdout + done.stderr
 
 

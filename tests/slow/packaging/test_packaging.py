@@ -62,37 +62,18 @@ def is_installed(name: str) -> bool:
     return True
 
 
-def test_the_lock_gives_each_package_one_version() -> None:
-    for name in (
-        "requirements.lock",
-        "requirements-run.lock",
-        "requirements-weights.lock",
-        "constraints.txt",
-    ):
-        for requirement in read_lock(name).values():
-            assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
-
-
-def test_the_lock_names_no_host_no_folder_and_no_cuda() -> None:
-    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    assert not re.search(r"^-|://|/[a-z]", text, re.MULTILINE)
-    assert not [name for name in read_lock("requirements.lock") if ACCELERATOR.match(name)]
-
-
-@pytest.mark.parametrize("requirement", sorted(set(map(str, named_in_pyproject()))))
-def test_the_lock_answers_what_the_project_asks_for(requirement: str) -> None:
-    asked = Requirement(requirement)
-    locked = read_lock("constraints.txt")[canonicalize_name(asked.name)]
-    assert asked.specifier.contains(str(locked.specifier).removeprefix("=="))
-
-
-def test_whatever_our_packages_need_is_in_the_lock() -> None:
-    assert needed(named_in_pyproject()) - set(read_lock("constraints.txt")) == set()
-
-
-def test_the_hashed_locks_name_every_package_but_torch() -> None:
-    assert set(read_lock("constraints.txt")) - set(read_lock("requirements.lock")) == {"torch"}
-    assert set(read_lock("requirements-run.lock")) <= set(read_lock("requirements.lock"))
+def test_the_locks_pin_one_version_of_all_that_is_needed() -> None:
+    locks = ("requirements.lock", "requirements-run.lock", "requirements-weights.lock", "constraints.txt")
+    pinned, run, weights, everything = map(read_lock, locks)
+    for requirement in [*pinned.values(), *run.values(), *weights.values(), *everything.values()]:
+        assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
+    assert not re.search(r"^-|://|/[a-z]", (ROOT / locks[0]).read_text(encoding="utf-8"), re.MULTILINE)
+    assert not [name for name in pinned if ACCELERATOR.match(name)]
+    assert set(everything) - set(pinned) == {"torch"} and set(run) <= set(pinned)
+    for asked in named_in_pyproject():
+        version = str(everything[canonicalize_name(asked.name)].specifier).removeprefix("==")
+        assert asked.specifier.contains(version), asked
+    assert needed(named_in_pyproject()) - set(everything) == set()
 
 
 def test_scoring_needs_little() -> None:
