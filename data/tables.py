@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TextIO, TypeVar
@@ -93,9 +94,8 @@ def notice_unit(source: Source) -> str:
     first = list(islice(exchanges, FIRST_ROWS))
     named = Counter((row.model, name) for row in first if (name := conversation_id(row)) is not None)
     fit = exchanges.tables[-1].fit if exchanges.tables else None
-    is_whole = bool(fit and fit.kind is RowKind.CONVERSATIONS) and 2 * sum(
-        map(has_earlier_replies, first)
-    ) > len(first)
+    is_whole = fit is not None and fit.kind is RowKind.CONVERSATIONS
+    is_whole = is_whole and 2 * sum(map(has_earlier_replies, first)) > len(first)
     return CONVERSATION if is_whole or max(named.values(), default=0) > 1 else REPLY
 
 
@@ -308,8 +308,7 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
         try:
             record: Record = make_valid(shaped)
         except ValidationError as error:
-            field, problem = first_problem(error)
-            first = error.errors(include_url=False)[0]
+            (field, problem), first = first_problem(error), error.errors(include_url=False)[0]
             problem += f", not {str(first['input'])[:40]!r}"
             if first["type"] == "missing":
                 problem = "missing or empty; every row needs it"
@@ -355,13 +354,11 @@ def first_problem(error: Any) -> tuple[str, str]:
     return field, f"{message[0].lower()}{message[1:]}"
 
 
-_ADAPTERS: Final[dict[type[Any], Any]] = {}
-
-
+@cache
 def _adapter(kind: type[Any]) -> Any:
     from pydantic import TypeAdapter
 
-    return _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+    return TypeAdapter(kind)
 
 
 def validate(kind: type[Checked], table: Any, path: str, /, **named: str | int) -> Checked:

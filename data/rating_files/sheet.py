@@ -15,7 +15,7 @@ from empathy_judge.data.rating_files.scales import Cut, RatingScale, cut_of, fin
 from empathy_judge.data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
 from empathy_judge.data.readers.file_formats import BadRow, Header, OnBad, Row
 from empathy_judge.data.readers.table_rows import read_rows, stop_at_bad_row
-from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from empathy_judge.data.records import EMPATHY, LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
 from empathy_judge.data.tables import make_record
 
 # The name we know each by first; then what other tools and people call it.
@@ -47,19 +47,20 @@ AI_KINDS: Final = frozenset({"ai", "model", "llm", "machine", "bot", "judge", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetOptions:
-    """Options for reading a file; what is not set is detected and reported.
-
-    `scale` is that of the ratings, `cut` the lowest levels that are Okay and Good, `columns` the headers by
-    what they hold. `ai_raters` names raters who are AIs, or "all". With `skip_invalid` bad rows are counted.
-    Ratings of another `dimension` are left out.
-    """
+    """Options for reading a file; what is not set is detected and reported."""
 
     scale: tuple[str, ...] | None = None
+    """the levels of the ratings, worst first"""
     cut: tuple[str, ...] | None = None
+    """the lowest levels that are Okay and Good"""
     columns: Mapping[str, str] = field(default_factory=dict)
+    """the headers by what they hold"""
     ai_raters: tuple[str, ...] = ()
-    dimension: str = "empathy"
+    """the raters who are AIs, or `all`"""
+    dimension: str = EMPATHY
+    """the dimension to read; ratings of another one are left out"""
     skip_invalid: bool = False
+    """whether bad rows are skipped and counted"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,17 +230,15 @@ class _RatingTable:
         self.has_texts = {"prompt", "response"} <= set(self.columns)
         if not self.rows and not self.bad:
             raise UserError(f"{path}: empty; expected a table with id, rater and rating")
-        for key, what, is_missing in (
-            ("rating", "the rating", "rating" not in self.columns),
-            (
-                *("id", "the reply that is rated (id, or prompt and response)"),
-                replies is not None and "id" not in self.columns and not self.has_texts,
-            ),
-        ):
-            if is_missing:
-                names = ", ".join(map(str, headers)) or "none"
-                problem = f"no column for {what}; columns: {names}. Name it: --column {key}=NAME"
-                raise UserError(f"{path}: {problem}")
+        missing = None
+        if "rating" not in self.columns:
+            missing = ("the rating", "rating")
+        elif replies is not None and "id" not in self.columns and not self.has_texts:
+            missing = ("the reply that is rated (id, or prompt and response)", "id")
+        if missing:
+            what, names = missing[0], ", ".join(map(str, headers)) or "none"
+            problem = f"no column for {what}; columns: {names}. Name it: --column {missing[1]}=NAME"
+            raise UserError(f"{path}: {problem}")
 
     def note(self, text: str) -> None:
         """Add a note with the file's name."""

@@ -16,22 +16,14 @@ from empathy_judge.data.records import Exchange
 NAMES = ("Bad", "Okay", "Good")
 Row = dict[str, Any]
 EXCHANGES = [
-    Exchange(
-        id=f"{number}-{model}", model=model, prompt=f"day {number}", response=f"so sorry, {model} {number}"
-    )
-    for number in range(4)
+    Exchange(id=f"{n}-{model}", model=model, prompt=f"day {n}", response=f"so sorry, {model} {n}")
+    for n in range(4)
     for model in ("ada", "bea")
 ]
 RATED = [
-    {
-        "id": item.id,
-        "prompt": item.prompt,
-        "response": item.response,
-        "rater": f"r{place % 3}",
-        "rating": level,
-    }
-    for place, item in enumerate(EXCHANGES)
-    for level in [1 + place % 3]
+    {"id": item.id, "prompt": item.prompt, "response": item.response}
+    | {"rater": f"r{index % 3}", "rating": 1 + index % 3}
+    for index, item in enumerate(EXCHANGES)
 ]
 
 
@@ -56,28 +48,14 @@ def label(row: Row) -> str:
 
 
 # What each column of ours is called, what a rating is written as, and what is said about it.
+ITEM = {"id": "Item ID", "rater": "WorkerId", "rating": "Label"}
+TEXTS = {"prompt": "Question", "response": "Answer", "rater": "rater", "rating": "score"}
 SPELLED: dict[str, tuple[dict[str, str], Callable[[Row], object], str]] = {
     "our own": ({"id": "id", "rater": "rater"}, lambda row: row["rating"], ""),
-    "capitals and OK": (
-        {"id": "ID", "rater": "Rater"},
-        lambda row: label(row).upper().replace("OKAY", "OK"),
-        "",
-    ),
-    "numbered labels": (
-        {"id": "id", "rater": "annotator"},
-        lambda row: f"{row['rating']} - {label(row)}",
-        "",
-    ),
-    "another tool's headers": (
-        {"id": "Item ID", "rater": "WorkerId", "rating": "Label"},
-        label,
-        "column 'Label'",
-    ),
-    "the texts, and no id": (
-        {"prompt": "Question", "response": "Answer", "rater": "rater", "rating": "score"},
-        lambda row: row["rating"],
-        "8 ratings were matched to replies by text",
-    ),
+    "capitals": ({"id": "ID", "rater": "Rater"}, lambda row: label(row).upper().replace("OKAY", "OK"), ""),
+    "numbered": ({"id": "id", "rater": "annotator"}, lambda row: f"{row['rating']} - {label(row)}", ""),
+    "another tool's headers": (ITEM, label, "column 'Label'"),
+    "texts": (TEXTS, lambda row: row["rating"], "8 ratings were matched to replies by text"),
 }
 
 

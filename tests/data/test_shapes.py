@@ -79,7 +79,10 @@ WINDOWS = "; text that is not UTF-8 read as Windows-1252"
 QA = "question/answer" + AFTER
 REPLIES = [{"question": asked, "response_a": said, "response_b": "Noted."} for asked, said in FLAT]
 ALPACA = [{"instruction": "Reply kindly.", "input": asked, "output": said} for asked, said in FLAT]
-ARENA = {"conversation_a": TALK, "conversation_b": TALK[:4] + TALK[2:3], "model_a": "kind", "model_b": "curt"}
+ARENA = {"conversation_a": TALK, "model_a": "kind", "winner": "a"}
+ARENA |= {"conversation_b": TALK[:4] + TALK[2:3], "model_b": "curt"}
+CHOSEN = {"prompt": CAT, "chosen": TALK[3:], "rejected": "Noted."}
+TWO = "/chosen/rejected: two models, 2 replies"
 SIDES = {
     key: f"\n\nHuman: {CAT}\n\nAssistant: {said}" for key, said in (("chosen", SORRY), ("rejected", "Noted."))
 }
@@ -88,6 +91,8 @@ BY_MODEL = as_csv(["prompt", "gpt-4o", "claude", "category"], [(*pair, "Noted.",
 MARKED = b"\xef\xbb\xbf" + as_csv(["question", "answer"], FLAT, ";").encode()
 CP1252 = "question,answer\nWhy?,It\u2019s na\u00efve \u2026 caf\u00e9\n".encode("cp1252")
 WRAPPED = json.dumps({"version": 1, "data": named("query", "reply")}, indent=1)
+CONTEXTS = as_csv(["context", "response"], FLAT)
+SPLIT = {"columns": ["inputs", "outputs"], "data": FLAT}  # as pandas writes a table
 BARS = as_csv(["prompt", "response"], FLAT, "|")
 # Two models in one conversation's name, the rows mixed.
 TURNS = as_csv(
@@ -148,37 +153,13 @@ FILES: list[Any] = [
     ("q.xlsx", write_excel, 2, "Question/Answer" + AFTER + "; the first of 2 sheets, 'Sheet'", "q"),
     ("r.csv", BY_MODEL, 2, "one column per model (gpt-4o, claude), 4 replies", "claude gpt-4o"),
     ("s.jsonl", as_lines(REPLIES), 2, "one column per model (a, b), 4 replies", "a b"),
-    (
-        "t.jsonl",
-        as_lines([ARENA | {"winner": "a"}]),
-        1,
-        "one column per model (a, b), 2 replies",
-        "curt kind",
-    ),
-    (
-        *("u.jsonl", as_lines([{"prompt": CAT, "chosen": TALK[3:], "rejected": "Noted."}])),
-        *(1, "prompt/chosen/rejected: two models, 2 replies", "chosen rejected"),
-    ),
-    (
-        *("v.jsonl", as_lines([SIDES])),
-        *(1, "conversation/chosen/rejected: two models, 2 replies", "chosen rejected"),
-    ),
+    ("t.jsonl", as_lines([ARENA]), 1, "one column per model (a, b), 2 replies", "curt kind"),
+    ("u.jsonl", as_lines([CHOSEN]), 1, f"prompt{TWO}", "chosen rejected"),
+    ("v.jsonl", as_lines([SIDES]), 1, f"conversation{TWO}", "chosen rejected"),
     ("w.jsonl.gz", gzip.compress(as_lines(named("text", "reply")).encode()), 2, "text/reply" + AFTER, "w"),
-    (
-        "x.csv.gz",
-        gzip.compress(as_csv(["context", "response"], FLAT).encode()),
-        2,
-        "context/response" + AFTER,
-        "x",
-    ),
+    ("x.csv.gz", gzip.compress(CONTEXTS.encode()), 2, "context/response" + AFTER, "x"),
     ("y.csv", as_csv(["user_message", "bot_message"], FLAT), 2, "user_message/bot_message" + AFTER, "y"),
-    (
-        "z.json",
-        json.dumps({"columns": ["inputs", "outputs"], "data": FLAT}),
-        2,
-        "inputs/outputs" + AFTER,
-        "z",
-    ),
+    ("z.json", json.dumps(SPLIT), 2, "inputs/outputs" + AFTER, "z"),
     ("turns.csv", TURNS, 2, WHOLE + RENAMED + "; one turn per row", "curt kind"),
     ("conversations.json", json.dumps([EXPORTED]), 1, "ChatGPT conversations, whole conversations", "gpt-4o"),
 ]
