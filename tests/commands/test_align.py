@@ -33,13 +33,11 @@ def grumpy(call: Call) -> Answer:
     if "sleet" in call.text:
         return answer_chat(call, "I'm sorry, but I can't answer that.")
     is_evoked = "Put yourself" in call.text
-    lines = call.text.split("\n\n")[-2].splitlines()
-    words = [line.partition(". ")[2] for line in lines]
+    words = [line.partition(". ")[2] for line in call.text.split("\n\n")[-2].splitlines()]
     negative = {PANAS.texts[item - 1] for item in PANAS.scales["negative"]}
-    marks = {
-        n: (4 if word in negative else 2) if is_evoked else 3 - (n == 3) for n, word in enumerate(words, 1)
-    }
-    return answer_chat(call, json.dumps(marks))
+    evoked = [4 if word in negative else 2 for word in words]
+    default = [3 - (number == 3) for number in range(1, len(words) + 1)]
+    return answer_chat(call, json.dumps(dict(enumerate(evoked if is_evoked else default, start=1))))
 
 
 @pytest.mark.slow
@@ -122,19 +120,13 @@ def test_files_with_missing_columns_are_imported_with_a_count() -> None:
         (["run", "--model", "m", "--positive", "--situations", "x.json"], "only for the included situations"),
         (["import", "none.csv"], "none.csv: no such file"),
         (["report", "none.jsonl"], "none.jsonl: no such file"),
+        (["run", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"], "check that the server runs"),
     ],
 )
 def test_mistakes_are_told_with_a_way_out(words: list[str], said: str) -> None:
     done = align(*words)
-    assert done.exit_code == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.output
-
-
-def test_a_server_that_is_not_there_ends_with_exit_code_5() -> None:
-    done = align("run", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--out", "run")
-    assert done.exit_code == 5
-    assert "check that the server runs" in done.stderr
+    assert done.exit_code == (5 if "server" in said else 2)
+    assert said in done.stderr and "Traceback" not in done.output
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.tables import SAMPLE_PROMPTS
-from empathy_judge.nightly.config import SAMPLE_ANCHORS, check_name, read_config
+from empathy_judge.nightly.config import SAMPLE_ANCHORS, NightlyOutputs, check_name, read_config
 
 MODEL = '[[models]]\nmodel = "m"\nbase_url = "http://127.0.0.1:1/v1"\n'
 
@@ -24,12 +24,7 @@ def test_what_nobody_sets_has_a_value(tmp_path: Path) -> None:
     assert (config.prompts, config.anchors) == (SAMPLE_PROMPTS, SAMPLE_ANCHORS)
     assert config.history == str(tmp_path / "nights.sqlite")
     assert (config.runs, config.dashboard) == (tmp_path / "nights", tmp_path / "dashboard")
-    assert (config.study, config.gates, config.outputs.junit, config.outputs.github) == (
-        ("study:human",),
-        (),
-        None,
-        False,
-    )
+    assert (config.study, config.gates, config.outputs) == (("study:human",), (), NightlyOutputs())
     (model,) = config.models
     assert model.name == "m"
     assert model.endpoint is not None
