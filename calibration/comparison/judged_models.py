@@ -1,7 +1,6 @@
-"""Judged models of runs, and their shares for a comparison.
+"""Judged models of runs, and their shares for a comparison: by ratings, by the calibrated line, or by both.
 
-Shares are estimated by the model's own ratings, by the calibrated line, or by both. Without either they are
-the judge's own, and marked so.
+Without either, shares are the judge's own, and marked so.
 """
 
 import math
@@ -53,10 +52,10 @@ UNRESPONSIVE: Final = "the replies do not respond to their prompts"
 class JudgedModel:
     """One model's scored responses, with ratings of some or none, and how many the judge did not score.
 
-    `name` is unique in the comparison; `model` is the name in calibrations, if that differs.
-    `contents` are the digests of its scored responses, where their texts may be wanted. `fit` says how far
-    its replies respond to their prompts, where that is known. `known` are its shares where people rated these
-    very replies for the calibration, and no other ratings are given.
+    `name` is unique in the comparison; `model` is the name in calibrations, if that differs. `contents` are
+    the digests of its scored responses, `fit` how far they respond to their prompts, where that is known.
+    `known` are its shares where people rated these very replies for the calibration, and no other ratings are
+    given.
     """
 
     name: str
@@ -130,35 +129,30 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    how, shares, reason = _level_of(model, settings)
-    return ComparedLevel(
+    level = ComparedLevel(
         model=model.name,
-        how=how,
-        reason=reason,
-        shares=shares,
+        how="refused",
+        reason=UNRESPONSIVE if model.is_unresponsive else None,
+        shares={},
         judged=len(model.rated.judged),
         unscored=model.unscored,
         ratings=len(model.rated.item),
         fit=model.fit,
     )
-
-
-def _level_of(
-    model: JudgedModel, settings: ComparisonSettings
-) -> tuple[How, Mapping[str, Estimate], str | None]:
-    if 0 < len(model.rated.judged) < LEAST_REPLIES and model.ppi is None:
-        return "refused", {}, f"fewer than {LEAST_REPLIES} scored"
+    if 0 < level.judged < LEAST_REPLIES and model.ppi is None:
+        return replace(level, reason=f"fewer than {LEAST_REPLIES} scored")
     if model.is_unresponsive:
-        return "refused", {}, UNRESPONSIVE
+        return level
     if model.known is not None:
-        return "ratings", model.known, None
+        return replace(level, how="ratings", shares=model.known)
     rated = model.rated if model.ppi is not None else model.rated.without_ratings()
-    corrected = correct({model.known_as: rated}, calibrated=settings.lines)[0]
-    reason = corrected.reason if settings.calibrated else None
-    if corrected.how != "refused":
-        return corrected.how, corrected.corrected, reason
-    shares = judge_shares(model.rated)
-    return ("judge", shares, reason) if shares else ("refused", {}, "nothing was scored")
+    (found,) = correct({model.known_as: rated}, calibrated=settings.lines)
+    level = replace(level, reason=found.reason if settings.calibrated else None)
+    if found.how != "refused":
+        return replace(level, how=found.how, shares=found.corrected)
+    if shares := judge_shares(model.rated):
+        return replace(level, how="judge", shares=shares)
+    return replace(level, reason="nothing was scored")
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
@@ -315,24 +309,22 @@ def _judged_model(
             raise UserError(
                 f"--ratings: {rating.rating:g} of {rating.id!r}: expected 1 to 3, or Bad, Okay or Good"
             )
-    rated = RatedModel(
-        judged=np.array(
-            [
-                [float(label == item.label) for label in LABELS]
-                if item.probabilities is None
-                else [item.probabilities[label] for label in LABELS]
-                for item in scored
-            ]
-        ).reshape(-1, len(LABELS)),
-        item=np.array([place[rating.id] for rating in own_ratings], dtype=np.intp),
-        value=one_hot(np.array([rating.rating for rating in own_ratings]), len(LABELS)),
-        cluster=np.array([rating.batch or rating.rater for rating in own_ratings]),
-        prompt=np.array([item.prompt_digest for item in scored]),
-        chance=chances_of(own_ratings),
-    )
+    judged = [
+        [float(label == item.label) for label in LABELS]
+        if item.probabilities is None
+        else [item.probabilities[label] for label in LABELS]
+        for item in scored
+    ]
     return JudgedModel(
         name=name,
-        rated=rated,
+        rated=RatedModel(
+            judged=np.array(judged).reshape(-1, len(LABELS)),
+            item=np.array([place[rating.id] for rating in own_ratings], dtype=np.intp),
+            value=one_hot(np.array([rating.rating for rating in own_ratings]), len(LABELS)),
+            cluster=np.array([rating.batch or rating.rater for rating in own_ratings]),
+            prompt=np.array([item.prompt_digest for item in scored]),
+            chance=chances_of(own_ratings),
+        ),
         unscored=len(judgments) - len(scored),
         model=model,
         contents=tuple(item.content_digest for item in scored),

@@ -177,8 +177,8 @@ class RatedLevel:
     """One model within a group of emotions, against the baseline; the baseline's own row has no tests.
 
     Intervals of `shares` count raters. `relative` is the gain in the share of Good as a part of the
-    baseline's, `points` the difference. `yates` is the 2x2 test of Good, `full` the 2x3 one; both count
-    ratings. `p_holm` is of the raters' test, over all models of the group.
+    baseline's, `points` the difference. `yates` is the 2x2 test of Good, `full` the 2x3 one, of single
+    ratings; `p_holm` is of the raters' test, over all models of the group.
     """
 
     model: str
@@ -206,7 +206,7 @@ class RatedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmotionTest:
-    """One model on one emotion against the baseline; `q` is by Benjamini and Hochberg, over all tests."""
+    """One model on one emotion against the baseline; `q` is by Benjamini and Hochberg."""
 
     emotion: str
     model: str
@@ -255,16 +255,11 @@ def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[s
     )
 
 
-def is_in(emotion: str, group: Group) -> bool:
-    """Return whether an emotion belongs to a group; one that is none of the 32 is in neither half."""
-    if group == "all":
-        return True
-    return emotion in EMOTIONS and (emotion in POSITIVE_EMOTIONS) == (group == "positive")
-
-
 def _compare_group(group: Group, models: Mapping[str, RatingColumns]) -> RatedGroup:
+    # An emotion that is none of the 32 is in neither half.
+    names = {"positive": POSITIVE_EMOTIONS, "negative": {*EMOTIONS} - POSITIVE_EMOTIONS}
     inside = {
-        name: item.take(np.array([is_in(emotion, group) for emotion in item.emotion.tolist()], dtype=bool))
+        name: item if group == "all" else item.take(np.isin(item.emotion, list(names[group])))
         for name, item in models.items()
     }
     baseline = next(iter(inside))
