@@ -237,7 +237,7 @@ def conclude(estimate: Estimate, least: float, most: float) -> Result:
 
 
 def exact_share(hits: int, count: int) -> Estimate:
-    """A part of independent cases with Clopper and Pearson's interval; undefined without any.
+    """Return a share of independent cases with Clopper and Pearson's interval; undefined without any.
 
     >>> share = exact_share(0, 20)
     >>> share.value, round(share.interval.high, 3)

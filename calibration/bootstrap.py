@@ -24,9 +24,7 @@ CELLS_AT_ONCE = 1 << 20  # bounds the memory of a step to some 10 MB, however ma
 
 
 def percentile_interval(draws: Floats) -> Interval | None:
-    """The middle 95% of a statistic's draws; those in which it is undefined (nan) are left out.
-
-    None when it is undefined in most of them: what is left would not be a fair sample.
+    """Return the middle 95% of a statistic's draws; None where it is undefined (nan) in most of them.
 
     >>> percentile_interval(np.array([3.0, 3.0, 3.0, np.nan]))
     Interval(low=3.0, high=3.0)
@@ -42,7 +40,7 @@ def percentile_interval(draws: Floats) -> Interval | None:
 
 
 def resample_clusters(clusters: int, *, rng: np.random.Generator, draws: int = 2000) -> Draws:
-    """How often each cluster is taken in each draw: (draws, clusters), where each row sums to `clusters`.
+    """Return how often each draw takes each cluster: (draws, clusters); each row sums to `clusters`.
 
     Use the same array for everything that shares the clusters (models that answered the same prompts): what
     is common to them then cancels in their difference, as it should.
@@ -69,11 +67,10 @@ def sum_draws(sums: Floats, drawn: Draws) -> Floats:
 
 
 def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval] | None:
-    """Intervals of `sums.sum(0) / counts.sum()`, the means of several quantities over all responses.
+    """Return intervals of `sums.sum(0) / counts.sum()`, the means of several quantities over all responses.
 
-    `sums` is (clusters, quantities), `counts` (clusters,), `drawn` (draws, clusters) as `resample_clusters`
-    gives it. Undefined, hence None, with fewer than two clusters, which do not show how much they differ.
-    A draw that misses every response has no mean and is left out.
+    `sums` is (clusters, quantities), `counts` (clusters,), `drawn` (draws, clusters). None with fewer than
+    two clusters. A draw that misses every response has no mean and is left out.
     """
     if len(counts) < 2:
         return None
@@ -84,9 +81,9 @@ def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval]
 
 
 def replicate_clusters(clusters: int, *, rng: np.random.Generator, draws: int = 2000) -> Draws:
-    """Draws of clusters, as `resample_clusters` has them; of few, each left out once instead.
+    """Return draws of clusters, as `resample_clusters` does; of few, each left out once instead.
 
-    Percentiles of draws from few clusters lie too close together, and a t cannot be read off them.
+    Percentiles of draws from few clusters are too close together.
 
     >>> replicate_clusters(3, rng=np.random.default_rng(0)).tolist()
     [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
@@ -97,20 +94,18 @@ def replicate_clusters(clusters: int, *, rng: np.random.Generator, draws: int = 
 
 
 def leaves_one_out(drawn: Draws) -> bool:
-    """Whether each of these draws is all clusters but one."""
+    """Return whether each of these draws is all clusters but one."""
     return len(drawn) > 0 and int(drawn[0].sum()) == drawn.shape[1] - 1
 
 
 def jackknife_interval(
     value: float, left_out: Floats, *, scale: Scale = "own", unseen: float = 0.0
 ) -> Interval | None:
-    """Student's interval from a statistic's values without each cluster in turn (Efron and Stein 1981).
+    """Return Student's interval from a statistic's values without each cluster (Efron and Stein 1981).
 
-    Clusters that do not move it say nothing about it, and one that does is no sample. None where it hangs on
-    one cluster: without it, it is undefined. `unseen` is variance that no cluster can show.
-
-    Near the ends of its scale a statistic of few raters is skewed, and an even interval holds it too seldom:
-    a coefficient of agreement gets its interval on Fisher's z, a part of hits on the logit.
+    Return None if fewer than two clusters influence the statistic. `unseen` is variance that no cluster can
+    show. Near the ends of its scale a statistic of few raters is skewed: a coefficient of agreement gets its
+    interval on Fisher's z, a share of hits on the logit.
 
     >>> ends = jackknife_interval(3.0, np.array([4.0, 3.5, 1.5]))  # the mean of 1, 2 and 6
     >>> round(ends.low, 2), round(ends.high, 2)
@@ -152,7 +147,7 @@ class Sampled:
     def estimate(
         self, *, low: float = -np.inf, high: float = np.inf, scale: Scale = "own", unseen: float = 0.0
     ) -> Estimate:
-        """The value with its interval, clipped to the scale; none for a value that is itself undefined."""
+        """Return the value with its interval, clipped to the scale; none for an undefined value."""
         if not np.isfinite(self.value):
             return Estimate(self.value, None)
         if not self.is_left_out:
@@ -162,7 +157,7 @@ class Sampled:
 
 
 def value_of(statistic: Statistic, rows: int) -> float:
-    """The statistic itself, every row taken once; undefined without rows."""
+    """Return the statistic itself, every row taken once; undefined without rows."""
     return float(statistic(np.ones((1, rows)))[0]) if rows else float("nan")
 
 
@@ -188,5 +183,5 @@ def ratio(above: Floats, below: Floats) -> Floats:
 
 
 def mean_of(values: Floats) -> Statistic:
-    """The mean of a column."""
+    """Return the mean of a column as a statistic."""
     return lambda counts: ratio(counts @ values, counts.sum(axis=1))

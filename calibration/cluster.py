@@ -23,7 +23,7 @@ NORMAL: Final = 1.959964  # standard errors to either side of a 95% interval wit
 
 
 def sum_variance(sums: Floats) -> Floats:
-    """The variance of a total from its clusters' sums, which add up to 0; 0 without any."""
+    """Return the variance of a total from its clusters' sums, which add up to 0; 0 without any."""
     groups = len(sums)
     total: Floats = (sums**2).sum(axis=0)
     return total * groups / (groups - 1) if groups > 1 else total
@@ -36,7 +36,7 @@ def cluster_sums(cluster: Integers, values: Floats, groups: int) -> Floats:
 
 
 def joint_freedom(total: Floats, *parts: tuple[Floats, Floats]) -> Floats:
-    """The degrees of freedom of a variance made of parts; those of the first part if all are 0.
+    """Return the degrees of freedom of a variance made of parts; those of the first if all are 0.
 
     With Welch's 2s: a square of an estimated variance is too large on average, and more so with few degrees.
     """
@@ -47,7 +47,7 @@ def joint_freedom(total: Floats, *parts: tuple[Floats, Floats]) -> Floats:
 
 
 def shared_covariance(names: NDArray[Any], sums: Floats, others: NDArray[Any], other_sums: Floats) -> Floats:
-    """The covariance of two totals through the clusters both have."""
+    """Return the covariance of two totals through the clusters both have."""
     _, here, there = np.intersect1d(names, others, return_indices=True)
     total: Floats = (sums[here] * other_sums[there]).sum(axis=0)
     union = len(names) + len(others) - len(here)
@@ -106,10 +106,10 @@ def t_intervals(
 
 
 def clustered_share(hits: NDArray[np.bool_] | Floats, clusters: Integers) -> Estimate:
-    """The part of hits, some of which may be halves, with Wilson's interval: not empty even at 0 and 1.
+    """Return the share of hits with Wilson's interval at the effective number of rows.
 
-    It is that of as many rows as the clusters are worth: their count over the design effect, and never more
-    than their count. Undefined without rows; with one cluster there is no interval.
+    That is their count over the design effect, and at most their count. Undefined without rows; with one
+    cluster there is no interval.
 
     >>> clustered_share(np.array([True, True, False, False]), np.arange(4)).value
     0.5
@@ -145,14 +145,14 @@ class Contrast:
         return math.isfinite(self.effect) and math.isfinite(self.error)
 
     def estimate(self, confidence: float = CONFIDENCE) -> Estimate:
-        """The effect with its interval by t."""
+        """Return the effect with its interval by t."""
         if not self.is_defined:
             return UNDEFINED
         wide = float(t_quantile(self.freedom, confidence)) * self.error
         return Estimate(self.effect, Interval(self.effect - wide, self.effect + wide))
 
     def p_value(self) -> float:
-        """How often chance alone would give as large an effect, either way."""
+        """Return how often chance alone would give as large an effect, either way."""
         from scipy.special import stdtr
 
         if not self.is_defined:
@@ -178,13 +178,12 @@ def contrast(
     items: Integers | None = None,
     weights: Floats | None = None,
 ) -> Contrast:
-    """The slope of `values` on `feature` within strata; for a feature of 0s and 1s that is a difference.
+    """Return the slope of `values` on `feature` within strata: for a feature of 0s and 1s a difference.
 
     Without `strata` there is no intercept: a feature of 1s then gives the mean. `items` may cross clusters
     (prompts that several raters saw): the variance is then clusters + items - both (Cameron, Gelbach and
-    Miller 2011); where items lie within clusters it is the clusters' alone. Undefined where one cluster, left
-    out, would take the effect with it: how much clusters differ cannot be seen then. `weights` are those of
-    rows, such as 1 / chance where they were drawn with unequal chances.
+    Miller 2011). Undefined where the effect depends on one cluster. `weights` are those of rows, such as
+    1 / chance where they were drawn with unequal chances.
     """
     if not len(values):
         return UNDEFINED_CONTRAST
@@ -240,9 +239,9 @@ def _basis(feature: Floats, strata: Integers | None, root: Floats) -> tuple[Floa
 
 
 def _variance(basis: Floats, size: float, rest: Floats, clusters: Integers) -> tuple[float, float]:
-    """The last coefficient's variance, bias-reduced, and its degrees of freedom (Bell and McCaffrey 2002).
+    """Return the last coefficient's variance, bias-reduced, and its degrees of freedom.
 
-    By hand: statsmodels has the plain cluster variance only, which few or uneven clusters make too small.
+    After Bell and McCaffrey (2002): the plain cluster variance is too small with few or uneven clusters.
     `parts` are the leverages of each cluster along its own directions; those wholly in one cluster are lost.
     """
     cluster = np.unique(clusters, return_inverse=True)[1]
@@ -269,7 +268,7 @@ def _variance(basis: Floats, size: float, rest: Floats, clusters: Integers) -> t
 
 
 def _cross(clusters: Integers, items: Integers) -> Integers | None:
-    """Which cluster and item each row belongs to; None where every item lies in one cluster."""
+    """Return which cluster and item each row belongs to; None where every item is in one cluster."""
     pairs = np.column_stack([clusters, items])
     cells = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
     return cells if int(cells.max()) + 1 > len(np.unique(items)) else None

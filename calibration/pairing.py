@@ -91,13 +91,13 @@ class Paired:
         return np.unique(getattr(self, kind or self.cluster_kind), return_inverse=True)[1]
 
     def take(self, rows: NDArray[Any]) -> "Paired":
-        """These rows only, by mask or by position; unpaired rows are counted for the whole only."""
+        """Return these rows only, by mask or by position; unpaired rows are counted for the whole only."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         columns = {name: column[rows] for name, column in values.items() if isinstance(column, np.ndarray)}
         return replace(self, **columns, unscored={}, unjudged=0, unrated=0)
 
     def by_model(self) -> dict[str, "Paired"]:
-        """The rows of every model, by name."""
+        """Return the rows of every model, by name."""
         return {name: self.take(self.model == name) for name in self.models}
 
 
@@ -108,7 +108,7 @@ def pair(
     scale: Sequence[str] = LABELS,
     dimension: str = "empathy",
 ) -> Paired:
-    """Every rating of `dimension` with the judgment of its response.
+    """Return every rating of `dimension` with the judgment of its response.
 
     Ratings are positions on the scale, or its numbers where the levels are numbers. One between two levels
     (a mean over people) is refused.
@@ -154,7 +154,7 @@ def pair(
 
 
 def chances_of(ratings: Sequence[Rating]) -> Floats | None:
-    """With what chance each rated response was drawn, by the column `chance` of a plan's ratings, if any."""
+    """Return the probability with which each rated response was drawn, by the ratings' `chance`, if any."""
     if not any("chance" in rating.extra for rating in ratings):
         return None
     found = []
@@ -203,7 +203,7 @@ def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str]) -> list[i
 
 
 def _score(judgment: Judgment, scale: Sequence[str]) -> tuple[float, int] | None:
-    """The expected rating and the label's position; None for an unscored judgment."""
+    """Return the expected rating and the label's position; None for an unscored judgment."""
     if judgment.unscored is not None or (judgment.label is None and judgment.score is None):
         return None
     if judgment.label is not None and judgment.label not in scale:

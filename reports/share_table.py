@@ -226,7 +226,7 @@ def _refusals(models: Sequence[ScoredModel]) -> list[str]:
 
 
 def _details(scored: SummarizedRun) -> list[str]:
-    """What `--verbose` adds beneath the table of all shares."""
+    """Return what `--verbose` adds below the table of all shares."""
     summary, manifest = scored.summary, scored.manifest
     uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.calibration else ""
     took = f"{manifest['wall_seconds']:.1f} s"

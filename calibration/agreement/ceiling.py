@@ -21,17 +21,7 @@ from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Inte
 from empathy_judge.calibration.pairing import Paired
 
 PANEL: Final = 10  # raters; a smaller panel does not generalize to other raters
-MIN_SHARED: Final = 10  # responses two people must share for a kappa of the two to be worth a look
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """One person against the median of the others, and the judge against it on the same responses: QWK."""
-
-    rater: str
-    responses: int
-    person: float
-    judge: float
+MIN_SHARED: Final = 10  # replies with several ratings; fewer give no figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +40,6 @@ class Ceiling:
     not_identifiable: str | None = None
     population: Population = "general"
     alpha_ordinal: Estimate = UNDEFINED
-    left_out: tuple[LeftOut, ...] = ()
     person_against_rest: Estimate = UNDEFINED
     judge_against_rest: Estimate = UNDEFINED
     gap: Estimate = UNDEFINED
@@ -77,12 +66,11 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
     grid = RatingGrid.of(paired.take(ratings[codes] > 1))
     count = int(grid.clusters.max()) + 1
     drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
-    person, judge, turns = _leave_out(grid, drawn)
+    person, judge = _leave_out(grid, drawn)
     return Ceiling(
         **sizes,
         population="these raters only" if sizes["raters"] < PANEL else "general",
         alpha_ordinal=_alpha(grid, drawn),
-        left_out=turns,
         person_against_rest=person.estimate(),
         judge_against_rest=judge.estimate(),
         gap=(judge - person).estimate(),
@@ -101,7 +89,7 @@ class RatingGrid:
 
     @classmethod
     def of(cls, paired: Paired) -> "RatingGrid":
-        """The table of paired ratings, items in order of their ids."""
+        """Return paired ratings as a table, items in order of their ids."""
         names, rows = np.unique(paired.rater, return_inverse=True)
         _, first, columns = np.unique(paired.id, return_index=True, return_inverse=True)
         table = np.full((len(names), len(first)), np.nan)
@@ -123,30 +111,22 @@ def _alpha(grid: RatingGrid, drawn: Draws) -> Estimate:
     return refused_by_rarity({"alpha_ordinal": alpha}, grid.table)["alpha_ordinal"]
 
 
-def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[LeftOut, ...]]:
-    """Compare person and judge with the median of the others, over all turns, and turn by turn."""
-    turns, left_out = [], []
-    for row, name in enumerate(grid.raters):
+def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled]:
+    """Compare person and judge with the median of the others, each person left out in turn."""
+    turns = []
+    for row in range(len(grid.raters)):
         items = np.flatnonzero(np.isfinite(grid.table[row]))
         others = np.delete(grid.table[:, items], row, axis=0)
         is_shared = np.isfinite(others).any(axis=0)
-        items, person = items[is_shared], grid.table[row, items[is_shared]]
+        items = items[is_shared]
         rest = np.rint(np.nanmedian(others[:, is_shared], axis=0)) if len(items) else np.zeros(0)
-        turns.append((items, person, rest))
-        if len(items) >= MIN_SHARED:
-            kappas = [_kappa(labels, rest, grid.levels) for labels in (person, grid.judge[items])]
-            left_out.append(LeftOut(rater=name, responses=len(items), person=kappas[0], judge=kappas[1]))
-    items, people, rest = (np.concatenate([turn[part] for turn in turns]) for part in range(3))
-    items = items.astype(np.intp)
-    parties = {"person": people, "judge": grid.judge[items]}
+        turns.append((items, grid.table[row, items], rest))
+    items, person, rest = (np.concatenate([turn[part] for turn in turns]) for part in range(3))
+    items, rest = items.astype(np.intp), rest.astype(np.intp)
+    parties = {"person": person.astype(np.intp), "judge": grid.judge[items].astype(np.intp)}
     qwk = TABLE_STATISTICS["qwk"]
-    statistics = {name: from_table(qwk, column, rest, grid.levels) for name, column in parties.items()}
-    sampled = sample(statistics, grid.clusters[items], drawn)
-    person, judge = (
-        replace(sampled[name], value=_kappa(column, rest, grid.levels)) for name, column in parties.items()
-    )
-    return person, judge, tuple(left_out)
-
-
-def _kappa(labels: Floats, rest: Floats, levels: int) -> float:
-    return library_value("qwk", rest.astype(np.intp), labels.astype(np.intp), levels)
+    made = {name: from_table(qwk, labels, rest, grid.levels) for name, labels in parties.items()}
+    sampled = sample(made, grid.clusters[items], drawn)
+    values = {name: library_value("qwk", rest, labels, grid.levels) for name, labels in parties.items()}
+    one, other = (replace(sampled[name], value=value) for name, value in values.items())
+    return one, other

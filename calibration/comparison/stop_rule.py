@@ -65,10 +65,10 @@ class DifferenceSpread:
 
 
 def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> DifferenceSpread:
-    """The second model less the first; `value` and `seen` are (histories, raters, prompts, 2).
+    """Return the second model less the first; `value` and `seen` are (histories, raters, prompts, 2).
 
-    A rater counts once two replies of each model are rated. As if one pair more had gone either way, so that
-    a few ratings all alike are not certain.
+    A rater counts once two replies of each model are rated. One more pair is added either way, so that a few
+    equal ratings are not certain.
     """
     weights = np.where(seen, weight, 0.0)
     count, total, square = (part.sum(axis=2) for part in (seen, weights, weights**2))
@@ -138,7 +138,7 @@ class CrossedRatings:
         return describe_few_raters(len(np.unique(self.rater)), shares)
 
     def spread(self, one: str, other: str) -> DifferenceSpread:
-        """The difference `other` - `one`; of a rater's several replies to one prompt the mean counts."""
+        """Return `other` - `one`; of a rater's several replies to one prompt the mean counts."""
         rows = (self.model == one) | (self.model == other)
         raters, rater = np.unique(self.rater[rows], return_inverse=True)
         prompts, prompt = np.unique(self.prompt[rows], return_inverse=True)

@@ -68,9 +68,9 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Adjusted so that any false finding at all among those below .05 has a chance of 5%.
+    """Adjust p-values so that the chance of any false finding below .05 is 5%; scipy has no such function.
 
-    By hand: scipy has none. An undefined one (nan) stays so and is not counted as a test.
+    An undefined one (nan) stays so and is not counted as a test.
 
     >>> holm([0.01, 0.04, np.nan, 0.03]).round(2).tolist()
     [0.03, 0.06, nan, 0.06]
@@ -79,9 +79,9 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Floats:
-    """Adjusted so that of those below .05 at most one in twenty is expected to be false.
+    """Adjust p-values so that of those below .05 at most one in twenty is expected to be false.
 
-    By hand, since nights load nothing else of scipy.stats, which takes seconds; the tests hold it to scipy's.
+    Not by scipy.stats, which takes a second to load; a test compares both.
 
     >>> benjamini_hochberg([0.01, 0.04, np.nan, 0.03]).round(2).tolist()
     [0.03, 0.04, nan, 0.04]

@@ -51,7 +51,7 @@ class EmotionChange:
 
 
 def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
-    """The mean of paired differences by prompt, with its t interval.
+    """Return the mean of paired differences by prompt, with its t interval.
 
     With `looks` nights the intervals of all of them hold at once (Bonferroni). Average several responses to
     a prompt first: they are not independent.
@@ -147,7 +147,7 @@ def _estimate(mean: Contrast, confidence: float = CONFIDENCE) -> Estimate:
 
 
 def _subtract(one: Contrast, other: Contrast) -> Contrast:
-    """The difference of two independent means."""
+    """Return the difference of two independent means."""
     variances = np.array([[one.error**2], [other.error**2]])
     total = variances.sum(axis=0)
     parts = zip(variances, np.array([[one.freedom], [other.freedom]]), strict=True)

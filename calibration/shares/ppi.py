@@ -257,10 +257,7 @@ def _prompt_influence(
 
 
 def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
-    """Number the prompts, from each model's prompts, if any, and the rows of its responses.
-
-    Models share the prompts of one name; without prompts every response has one of its own.
-    """
+    """Return each response's prompt as a number; models share prompts, and without any each has its own."""
     names = [
         np.array([f"{number}-{row}" for row in rows]) if prompts is None else prompts.astype(str)
         for number, (prompts, rows) in enumerate(models)

@@ -64,16 +64,6 @@ def agreement_section(report: CalibrationReport) -> Section:
             is_folded=True,
         )
     ]
-    if report.ceiling.left_out:
-        people = Table(
-            caption="Weighted kappa with the median of the other raters: each person, and the judge",
-            head=("person", NOUNS[report.judge.unit], "person", "judge"),
-            rows=tuple(
-                row(item.rater, item.responses, number(item.person), number(item.judge))
-                for item in report.ceiling.left_out
-            ),
-        )
-        tables.insert(0, people)
     nouns = {"prompt": PROMPT_NOUNS[report.judge.unit], "id": NOUNS[report.judge.unit]}
     clusters = {"batch": "batches", "rater": "raters", **nouns}[data.clusters]
     intervals = (
