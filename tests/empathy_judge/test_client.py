@@ -1,19 +1,17 @@
 """Judges of single replies, in this process and on a server: equal figures, errors in words, no key shown."""
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT, SAMPLES
+from repository import SAMPLES
 from served import serving
 from servers import Answer, ScriptedServer
 
 import empathy_judge as ej
+from empathy_judge.judge import base
 from empathy_judge.judge.base import load_judge
 
 ROWS = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -130,35 +128,24 @@ def test_no_answer_is_larger_than_its_limit(answer: Answer, monkeypatch: pytest.
     assert len(str(caught.value)) < 1_000
 
 
-@pytest.mark.slow
-def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> None:
+def test_another_packages_judge_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "theirs.py").write_text(
-        "from empathy_judge.data.records import judgment_of\n"
-        "from empathy_judge.data.rubric import read_rubric\n"
-        "from empathy_judge.judge.base import Judge\n\n"
-        "class Theirs(Judge):\n"
-        "    name, version, rubric, concurrency = 'theirs', '1', read_rubric('crowd'), 1\n\n"
-        "    def judge(self, exchange):\n"
-        "        return judgment_of(exchange, {'Bad': 0.2, 'Okay': 0.3, 'Good': 0.5})\n",
+        "from empathy_judge.judge.baselines import LengthJudge\n\n"
+        "class Theirs(LengthJudge):\n    name = 'theirs'\n",
         encoding="utf-8",
     )
     about = tmp_path / "their_judges-1.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: their-judges\nVersion: 1\n", encoding="utf-8"
-    )
-    entries = (
-        "[empathy_judge.judges]\ntheirs = theirs:Theirs\nbroken = theirs:NoSuch\nlength = theirs:Theirs\n"
-    )
-    (about / "entry_points.txt").write_text(f"[empathy_judge.judges]\n{entries}", encoding="utf-8")
-
-    def score(judge: str) -> "subprocess.CompletedProcess[str]":
-        words = ["score", "data/samples/wry.jsonl", "--limit", "2", "--judge", judge, "--json"]
-        command = [sys.executable, "cli.py", *words, "--out", str(tmp_path / judge)]
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-    assert json.loads(score("theirs").stdout)["judge"] == "theirs"
-    assert json.loads(score("length").stdout)["judge"] == "length"  # a name of ours stays ours
-    assert "'broken' of their-judges cannot be loaded: AttributeError" in score("broken").stderr
-    assert "known: broken, cascade" in score("nobody").stderr
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-judges\nVersion: 1\n")
+    entries = "theirs = theirs:Theirs\nbroken = theirs:NoSuch\nlength = theirs:Theirs\n"
+    (about / "entry_points.txt").write_text(f"[empathy_judge.judges]\n{entries}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("empathy_judge.judge.base._offered", base._offered.__wrapped__)
+    assert ej.JudgeClient("theirs").judge("I won!", "Lovely!").judge.startswith("theirs ")
+    assert ej.JudgeClient("length").judge("I won!", "Lovely!").judge.startswith("length ")  # ours stays ours
+    with pytest.raises(ej.UserError, match="'broken' of their-judges cannot be loaded: AttributeError"):
+        ej.JudgeClient("broken")
+    with pytest.raises(ej.UserError, match="known: broken, cascade"):
+        ej.JudgeClient("nobody")

@@ -5,7 +5,10 @@ run_tool.py TOOL ROWS.jsonl judges the rows and prints the facts that the tool r
 
 import importlib
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 ENDS = ("good", "good_low", "good_high")
@@ -45,8 +48,6 @@ def deepeval(rows: Rows) -> dict[str, Any]:
 
 def inspect(rows: Rows) -> dict[str, Any]:
     """Run a task with a mock model, and score its log once more by the name of the entry point."""
-    import subprocess
-
     from inspect_ai import Task, eval
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.log import read_eval_log
@@ -144,6 +145,32 @@ def mlflow(rows: Rows) -> dict[str, Any]:
         "share": [metrics[f"empathy/{name}"] for name in ENDS],
         "own": metrics["empathy/mean"],
         "unscored": metrics["empathy/unscored"],
+    }
+
+
+def promptfoo(rows: Rows) -> dict[str, Any]:
+    """Evaluate a mock provider with the assertion."""
+    config = {
+        "prompts": ["{{prompt}}"],
+        "providers": ["file://mock.js"],
+        "defaultTest": {"assert": [{"type": "python", "value": "file://empathy.py"}]},
+        "tests": [{"description": row["id"], "vars": row} for row in rows],
+    }
+    files = {
+        "promptfooconfig.json": json.dumps(config),
+        "mock.js": "module.exports = class { id() { return 'mock'; } async callApi(prompt, context) {"
+        " return { output: context.vars.response }; } };",
+        "empathy.py": "from empathy_judge.promptfoo_assert import get_assert",
+    }
+    for name, text in files.items():
+        Path(name).write_text(text + "\n", encoding="utf-8")
+    options = ("-c", "promptfooconfig.json", "-o", "out.json", "--no-cache", "--no-table")
+    subprocess.run([os.environ["PROMPTFOO"], "eval", *options], stdout=sys.stderr)  # fails as one case does
+    results = json.loads(Path("out.json").read_text(encoding="utf-8"))["results"]["results"]
+    graded = {item["testCase"]["description"]: item for item in results}
+    return {
+        "good": {name: item.get("namedScores", {}).get("empathy_good") for name, item in graded.items()},
+        "passed": {name: item["success"] for name, item in graded.items()},
     }
 
 
