@@ -153,7 +153,13 @@ def score(
     from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.explanation import check_explainable
     from empathy_judge.judge.llm.batch import BatchUnderWay
-    from empathy_judge.judge.scoring import ScoringRequest, explain_responses, find_responses, score_file
+    from empathy_judge.judge.scoring import (
+        ScoringRequest,
+        explain_responses,
+        find_responses,
+        plan_scoring,
+        score_file,
+    )
     from empathy_judge.reports.progress import progress
     from empathy_judge.reports.share_table import print_scored
 
@@ -177,6 +183,7 @@ def score(
         seed=seed,
         engine=_choose_engine(judge, max_cost=max_cost, **engine_options),
     )
+    planned = plan_scoring(request)
     to_explain = find_responses(request, explain)
     again: dict[str, Any] = {}
     try:
@@ -185,7 +192,7 @@ def score(
             progress(spent=lambda: judge.spent) as on_progress,
         ):
             scored = score_file(
-                request,
+                planned,
                 on_progress=on_progress,
                 on_start=lambda folder: again.update(out=folder),
                 on_read=say_notes,

@@ -21,7 +21,7 @@ from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
 from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
 from empathy_judge.calibration.shares.correction import RefusedShares, correct_shares
 from empathy_judge.calibration.shares.tally import Tally, model_shares, replies_digest
-from empathy_judge.data import runs, tables
+from empathy_judge.data import runs, storage, tables
 from empathy_judge.data.crisis import READING_LIST, Flags
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.rated_range import OutsideCount, say_outside
@@ -29,16 +29,7 @@ from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.readers.table_rows import stop_at_bad_row
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment, to_plain
 from empathy_judge.data.runs import OnProgress, Run
-from empathy_judge.data.storage import (
-    Columns,
-    Shards,
-    Source,
-    as_shards,
-    check_source,
-    digest_source,
-    find_sources,
-    unique_names,
-)
+from empathy_judge.data.storage import Columns, Shards, Source
 from empathy_judge.data.text import money
 from empathy_judge.judge.base import DEFAULT, Judge, load_judge
 from empathy_judge.judge.budget import Budget
@@ -237,7 +228,7 @@ class ScoringRequest:
         return bool(is_as_far and manifest["seed"] == self.seed and manifest["unit"] == self.judge.unit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ScoringPlan:
     """A request whose rows were all read: what is refused, is refused before the first judgment."""
 
@@ -252,7 +243,7 @@ class ScoringPlan:
 
 def plan_scoring(request: ScoringRequest) -> ScoringPlan:
     """Read every row of a request; refuse bad rows, and a file with nothing to judge."""
-    check_source(request.source)
+    storage.check_source(request.source)
     judge, calibration = request.judge, request.calibration
     if not isinstance(calibration, CalibrationChoice):
         calibration = find_calibration(judge, calibration, today=date.today())
@@ -266,19 +257,11 @@ def plan_scoring(request: ScoringRequest) -> ScoringPlan:
         problem = f"no row can be read; the first: {bad[0]}" if bad else "the file has no rows"
         raise UserError(f"{request.source}: nothing to score: {problem}")
     plan = plan_run(request.source, judge, calibration=calibration.digest)
-    folder = request.out or plan.default_folder("runs", as_shards(request.source).stem, judge.name)
+    folder = request.out or plan.default_folder("runs", storage.as_shards(request.source).stem, judge.name)
     notes = exchanges.notes()
     if judge.endpoints and not (folder / "manifest.json").exists():
         notes += _describe_cost(request, total)
-    return ScoringPlan(
-        request=request,
-        calibration=calibration,
-        total=total,
-        notes=notes,
-        fits=fits,
-        plan=plan,
-        folder=folder,
-    )
+    return ScoringPlan(request, calibration, total, notes, fits, plan, folder)
 
 
 def _describe_cost(request: ScoringRequest, total: int) -> list[str]:
@@ -382,9 +365,9 @@ def score_files(
     called with the files before anything is scored; `watch` shows a file's progress.
     """
     files = [path for path in paths if not path.is_dir()]
-    names = dict(zip(files, unique_names([str(path) for path in files]), strict=True))
+    names = dict(zip(files, storage.unique_names([str(path) for path in files]), strict=True))
     sources: dict[Path, Shards] = {
-        path: replace(find_sources([path], columns), models=(names[path],)) for path in files
+        path: replace(storage.find_sources([path], columns), models=(names[path],)) for path in files
     }
     check(sources)
     manifests = [runs.read_manifest(path) for path in paths if path.is_dir()]
@@ -440,7 +423,7 @@ def plan_run(source: Source, judge: Judge, *, calibration: str | None = None) ->
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,
-        input=digest_source(source),
+        input=storage.digest_source(source),
         calibration=calibration,
     )
 
@@ -453,14 +436,14 @@ def find_responses(request: ScoringRequest, ids: Iterable[str]) -> list[Exchange
     for exchange in islice(request.exchanges(lambda bad: None), request.limit) if wanted else ():
         if exchange.id in wanted:
             chosen[exchange.id] = exchange
-        if len(seen) < GUESSES:
-            seen.append(exchange.id)
-    for identity in wanted:
-        if identity not in chosen:
-            some = get_close_matches(identity, seen, n=3) or seen[:3]
-            among = f" among the first {request.limit:,}" if request.limit else ""
-            hint = f"; known ids are, for example, {', '.join(map(repr, some))}" if some else ""
-            raise UserError(f"--explain: no reply has the id {identity!r}{among}{hint}")
+        seen += [exchange.id] if len(seen) < GUESSES else []
+    for identity in wanted.keys() - chosen.keys():
+        some = get_close_matches(identity, seen, n=3) or seen[:3]
+        among = f" among the first {request.limit:,}" if request.limit else ""
+        raise UserError(
+            f"--explain: no reply has the id {identity!r}{among}; known ids are, for example, "
+            f"{', '.join(map(repr, some))}"
+        )
     return [chosen[identity] for identity in wanted]
 
 
@@ -510,8 +493,7 @@ def summarize(
                 shares=shares,
                 corrected=level,
                 fit=fit,
-                is_rated=calibration is not None
-                and calibration.rated_shares(item.model, replies) is not None,
+                is_rated=bool(calibration and calibration.rated_shares(item.model, replies) is not None),
             )
         )
     caveats = [
