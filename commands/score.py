@@ -27,7 +27,7 @@ from empathy_judge.commands.shared.options import (
     say_rate_plan,
 )
 from empathy_judge.data.crisis import READING_LIST
-from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.errors import BatchUnderWay, OperationalError, UserError
 from empathy_judge.data.storage import Columns
 
 if TYPE_CHECKING:
@@ -152,7 +152,6 @@ def score(
     from empathy_judge.judge.base import WEIGHTS, WEIGHTS_LICENSE, load_judge
     from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.explanation import check_explainable
-    from empathy_judge.judge.llm.batch import BatchUnderWay
     from empathy_judge.judge.scoring import (
         ScoringRequest,
         explain_responses,
@@ -258,14 +257,13 @@ def _choose_engine(
 ) -> Callable[..., None]:
     """Return the engine that runs the judge; refuse options that do not go together."""
     from empathy_judge.judge.engine import score_exchanges
-    from empathy_judge.judge.llm.batch import score_batch
 
     if wait and not batch:
         raise UserError("--wait: only with --batch")
     if engine == "plain" and workers is not None:
         raise UserError("--workers: only with --engine ray")
     if engine == "plain":
-        return partial(score_batch, wait=wait) if batch else score_exchanges
+        return judge.batch_engine(wait=wait) if batch else score_exchanges
     if batch:
         raise UserError("--batch: not with --engine ray; use one of them")
     if max_cost is not None and judge.endpoints:

@@ -5,7 +5,7 @@
       │    └─ BudgetSpent, 5           the spending limit is reached
       ├─ StaleCalibration, 4           the calibration does not fit any more
       ├─ Interrupted, 130              the user stopped the command
-      ├─ llm.batch.BatchUnderWay       the batch has no answers yet
+      ├─ BatchUnderWay, 3              the batch has no answers yet
       └─ served_judge.BadJudgment      a judge on a server gave no usable judgment
 
 Other exceptions never reach the user: `Cancelled` (the client disconnected), `CallFailed` and
@@ -50,6 +50,12 @@ class StaleCalibration(UserError):
     """A calibration that has expired or is for another judge; a new one is needed."""
 
     exit_code = 4
+
+
+class BatchUnderWay(UserError):
+    """A batch that has no answers yet."""
+
+    exit_code = 3
 
 
 def requirements() -> dict[str, list[str]]:

@@ -134,6 +134,12 @@ class Judge(ABC):
         costs = [judge.most_cost(exchange) for judge in self.asked_judges]
         return None if None in costs else sum(filter(None, costs))
 
+    def batch_engine(self, *, wait: bool) -> Callable[..., None]:
+        """Return an engine that asks through the server's Batch API."""
+        raise UserError(
+            f"--batch: the judge {self.name!r} does not support batches; prompted and decision judges do"
+        )
+
     def prepare(self, count: int) -> None:
         """Prepare for the number of replies to come, for example by choosing a device."""
         return None

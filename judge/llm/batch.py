@@ -11,16 +11,18 @@ list of batches is searched for that digest.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from empathy_judge.data.errors import BudgetSpent, OperationalError, UserError
+from empathy_judge.data.errors import BatchUnderWay, BudgetSpent, OperationalError, UserError
 from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.readers.file_formats import read_lines
 from empathy_judge.data.records import Exchange, Judgment
@@ -30,7 +32,7 @@ from empathy_judge.data.text import printable
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.budget import guess_tokens, read_tokens, usage_of
 from empathy_judge.judge.engine import still_to_judge
-from empathy_judge.judge.llm.endpoint import RAW, CallFailed, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply
 from empathy_judge.judge.llm.http_client import SHORT, Key, read_answer_body
 
 if TYPE_CHECKING:
@@ -44,12 +46,6 @@ MOST_REQUESTS: Final = 50_000  # in one file, by the limits of the API
 MOST_FILE_BYTES: Final = 200 * 10**6
 LARGEST_LINE: Final = 1 << 20  # bytes of an answer, on average over a file
 MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
-
-
-class BatchUnderWay(UserError):
-    """The answers are not there yet."""
-
-    exit_code = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,18 +74,54 @@ class BatchState:
     parts: list[BatchPart] = field(default_factory=list)
 
 
+class LanguageModelJudge(Judge):
+    """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
+
+    endpoint: Endpoint
+    reask: int = 0  # further calls after an answer that cannot be read
+    batch_path: str  # of the API, to which a batch sends its requests
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.endpoint,)
+
+    def stop(self) -> None:
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        self.endpoint.close()
+
+    def most_cost(self, exchange: Exchange) -> float | None:
+        bodies, prices = self.write_requests(exchange), self.endpoint.prices
+        if prices is None:
+            return None
+        return sum(prices.cost(guess_tokens(body)) for body in bodies) * (1 + self.reask)
+
+    @abstractmethod
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """Write the requests that a judgment of an exchange takes."""
+
+    @abstractmethod
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """Read the judgment from the replies to these requests."""
+
+    def batch_engine(self, *, wait: bool) -> Callable[..., None]:
+        return partial(score_batch, wait=wait)
+
+
 def score_batch(
-    judge: Judge, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None, wait: bool = False
+    judge: LanguageModelJudge,
+    exchanges: Iterable[Exchange],
+    run: Run,
+    *,
+    limit: int | None = None,
+    wait: bool = False,
 ) -> None:
     """Judge by batch what `run` does not hold yet.
 
     Raise `BatchUnderWay` while answers are missing, unless `wait`. The first exchange is judged directly and
     at full price: this finds a wrong key or model at once, and which parameters the server accepts.
     """
-    if not isinstance(judge, LanguageModelJudge):
-        raise UserError(
-            f"--batch: the judge {judge.name!r} does not support batches; prompted and decision judges do"
-        )
     try:
         batch = BatchRun(judge, exchanges, run)
         while batch.prepare(limit):

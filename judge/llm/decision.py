@@ -9,7 +9,8 @@ from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import digest_json
 from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import Rubric, read_rubric
-from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.batch import LanguageModelJudge
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
 from empathy_judge.judge.llm.judge_prompt import RATED
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 

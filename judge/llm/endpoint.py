@@ -2,8 +2,7 @@
 
 import json
 import sys
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
@@ -13,9 +12,8 @@ from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.text import SURROGATE
-from empathy_judge.judge.base import Judge, raise_if_cancelled
+from empathy_judge.judge.base import raise_if_cancelled
 from empathy_judge.judge.budget import (
     Budget,
     Pace,
@@ -286,35 +284,3 @@ class _Call:
         self.tries += 1
         with endpoint.lock:
             endpoint.calls += 1
-
-
-class LanguageModelJudge(Judge):
-    """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
-
-    endpoint: Endpoint
-    reask: int = 0  # further calls after an answer that cannot be read
-    batch_path: str  # of the API, to which a batch sends its requests
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        return (self.endpoint,)
-
-    def stop(self) -> None:
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        self.endpoint.close()
-
-    def most_cost(self, exchange: Exchange) -> float | None:
-        bodies, prices = self.write_requests(exchange), self.endpoint.prices
-        if prices is None:
-            return None
-        return sum(prices.cost(guess_tokens(body)) for body in bodies) * (1 + self.reask)
-
-    @abstractmethod
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        """Write the requests that a judgment of an exchange takes."""
-
-    @abstractmethod
-    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
-        """Read the judgment from the replies to these requests."""

@@ -20,8 +20,9 @@ from empathy_judge.data.records import (
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.llm.answers import NO_ROOM, OUT_OF_TOKENS, Answer, read_reply, sample_probabilities
+from empathy_judge.judge.llm.batch import LanguageModelJudge
 from empathy_judge.judge.llm.chat import PATH, TOP_LOGPROBS, Chat
-from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
 from empathy_judge.judge.llm.judge_prompt import REASON, Mode, PromptForm, make_form, present, read_prompt
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
 
