@@ -24,13 +24,8 @@ GROUPS = {
 }
 COMMANDS = [name for group in GROUPS.values() for name in group]
 # Modules of `commands` by command, where their names differ.
-MODULES = {
-    "dashboard": "nightly",
-    "history": "nightly",
-    "import": "import_data",
-    "completion": "doctor",
-    "skill": "doctor",
-}
+MODULES = {"import": "import_data", **dict.fromkeys(("dashboard", "history"), "nightly")}
+MODULES |= dict.fromkeys(("completion", "skill"), "doctor")
 
 
 @contextmanager
@@ -66,20 +61,15 @@ class Commands(click.Group):
         wide = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (f"{name:<{wide}}", command.get_short_help_str(formatter.width))
-                        for name in group
-                        if (command := self.get_command(ctx, name))
-                    ]
-                )
+                found = [(name, self.get_command(ctx, name)) for name in group]
+                lines = [(name, each.get_short_help_str(formatter.width)) for name, each in found if each]
+                formatter.write_dl([(f"{name:<{wide}}", text) for name, text in lines])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(
-            f"empathy_judge.commands.{MODULES.get(cmd_name, cmd_name)}"
-        )  # loads only what it needs
+        # Loads only what it needs.
+        module = import_module(f"empathy_judge.commands.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         return command
 

@@ -103,7 +103,7 @@ def read_chat(request: ChatRequest) -> Exchange:
         row = parse_object(request.messages[-1].content.encode())
     except RequestRefused as refused:
         expected = "a JSON object with prompt and response, or messages that end with the assistant's reply"
-        raise RequestRefused.of_field(place, f"expected {expected}: {refused}") from None
+        raise RequestRefused.of_field(place, f"expected {expected}: {refused.detail}") from None
     return read_row(row, place=place)
 
 

@@ -6,15 +6,15 @@ import json
 import logging
 import secrets
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import HTTPException, RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException as StarletteError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 KINDS: Final = {401: "authentication_error", 404: "not_found_error"}
 
 
-class RequestRefused(Exception):
+class RequestRefused(HTTPException):
     """A refused request; `param` names the field that caused it."""
 
     def __init__(
@@ -32,11 +32,10 @@ class RequestRefused(Exception):
         *,
         param: str | None = None,
         code: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
-        self.headers = dict(headers or {})
+        super().__init__(status, message, headers)
+        self.error = {"message": message, "type": _kind_of(status), "param": param, "code": code}
 
     @classmethod
     def of_field(cls, field: str, problem: str, *, code: str | None = None) -> "RequestRefused":
@@ -45,15 +44,13 @@ class RequestRefused(Exception):
 
     def response(self) -> Response:
         """Make the HTTP response."""
-        kind = KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         # Escaped to ASCII: the message may quote a lone surrogate, which UTF-8 cannot hold.
-        return Response(
-            json.dumps({"error": error}),
-            status_code=self.status,
-            headers=self.headers,
-            media_type="application/json",
-        )
+        body = json.dumps({"error": self.error})
+        return Response(body, self.status_code, self.headers, media_type="application/json")
+
+
+def _kind_of(status: int) -> str:
+    return KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
 
 
 async def send_refused(_: Request, error: Exception) -> Response:
@@ -62,9 +59,9 @@ async def send_refused(_: Request, error: Exception) -> Response:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
         return RequestRefused.of_field(field or "body", first["msg"][0].lower() + first["msg"][1:]).response()
-    if isinstance(error, HTTPException):
-        return RequestRefused(error.status_code, str(error.detail), headers=error.headers).response()
-    assert isinstance(error, RequestRefused)
+    assert isinstance(error, StarletteError)
+    if not isinstance(error, RequestRefused):
+        error = RequestRefused(error.status_code, str(error.detail), headers=dict(error.headers or {}))
     return error.response()
 
 

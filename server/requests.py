@@ -60,34 +60,30 @@ Messages = Annotated[list[ChatMessage], Field(fail_fast=True)]
 MESSAGES: Final = TypeAdapter(Messages)
 
 
+class StrictRequest(Request):
+    """A request whose body is a JSON object, read with limits."""
+
+    async def body(self) -> bytes:
+        """Read the body; FastAPI calls this first."""
+        self._content = await read_body(self, most=self.app.state.max_body)
+        return self._content
+
+    async def json(self) -> dict[str, Any]:
+        """Parse the body."""
+        return parse_object(self._content)
+
+
 class StrictRoute(APIRoute):
-    """A route whose body is read by `read_object` before FastAPI checks it."""
+    """A route that reads bodies strictly."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler behind ours."""
+        """Return FastAPI's handler, which gets a strict request."""
         handle = super().get_route_handler()
 
         async def handle_strictly(request: Request) -> Response:
-            if self.body_field is None:
-                return await handle(request)
-            content = await read_object(request, most=request.app.state.max_body)
-            return await handle(_ParsedRequest(request, content))
+            return await handle(StrictRequest(request.scope, request.receive))
 
         return handle_strictly
-
-
-class _ParsedRequest(Request):
-    """A request whose body is already parsed."""
-
-    def __init__(self, request: Request, content: dict[str, Any]) -> None:
-        super().__init__(request.scope, request.receive)
-        self._content = content
-
-    async def body(self) -> bytes:
-        return b"{}"  # FastAPI only checks that there is a body
-
-    async def json(self) -> dict[str, Any]:
-        return self._content
 
 
 def make_strict_app(
@@ -106,8 +102,8 @@ def make_strict_app(
     return app
 
 
-async def read_object(request: Request, *, most: int) -> dict[str, Any]:
-    """Read the JSON object in a request's body."""
+async def read_body(request: Request, *, most: int) -> bytes:
+    """Read a body of JSON with at most so many bytes, in time."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Also a CSRF defense: browsers send a preflight request for this type.
@@ -127,17 +123,17 @@ async def read_object(request: Request, *, most: int) -> dict[str, Any]:
         raise RequestRefused(499, "the client left") from None
     if size > most:
         raise RequestRefused(413, f"the body is larger than {most:,} bytes; send fewer exchanges per request")
-    return parse_object(body)
+    return bytes(body)
 
 
-def parse_object(body: bytes | bytearray) -> dict[str, Any]:
+def parse_object(body: bytes) -> dict[str, Any]:
     """Parse JSON, and refuse what parsers read differently: duplicate keys, NaN, out-of-range numbers.
 
     >>> parse_object(b'{"a": [1, "x"]}')
     {'a': [1, 'x']}
     >>> parse_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    empathy_judge.server.middleware.RequestRefused: not JSON that can be read: ...
+    empathy_judge.server.middleware.RequestRefused: 400: not JSON that can be read: ...
     """
     try:
         content = parse_json(body.decode("utf-8"))

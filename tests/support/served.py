@@ -27,7 +27,7 @@ LONGEST = 120.0  # seconds; nothing here waits longer, and on a quiet machine a 
 
 
 def find_clients() -> str | None:
-    """The Python that has the clients of requirements-clients.lock."""
+    """Return the Python that has the clients of requirements-clients.lock."""
     made = ROOT / ".venv" / "clients" / "bin" / "python"
     return os.environ.get("CLIENTS_PYTHON") or (str(made) if made.exists() else None)
 
@@ -42,7 +42,7 @@ def serving(
     conversations: Judge | None = None,
     **process: Any,
 ) -> Iterator[str]:
-    """The address of a server that is there as long as the `with` block."""
+    """Yield the address of a server that is there as long as the `with` block."""
     ready = Event()
     with open_socket("127.0.0.1", 0) as listening:
         app = make_app(
@@ -95,7 +95,7 @@ class WaitingJudge(Judge):
             self._allowed.release()
 
     def wait_asked(self, count: int = 1) -> None:
-        """Returns once it was asked for so many more."""
+        """Return once it was asked for so many more."""
         for _ in range(count):
             assert self._asking.acquire(timeout=LONGEST)
 
@@ -107,7 +107,7 @@ EVEN = {"Bad": 0.25, "Okay": 0.25, "Good": 0.5}
 
 
 def exchanges(*ids: str, prompt: str = "I won!") -> dict[str, Sequence[dict[str, Any]]]:
-    """The body of a request to `/v1/score`."""
+    """Return the body of a request to `/v1/score`."""
     return {"exchanges": [{"id": name, "prompt": prompt, "response": f"Lovely, {name}!"} for name in ids]}
 
 
@@ -125,12 +125,12 @@ def wait_held(url: str, count: int) -> None:
 
 
 def raw_connection(url: str) -> socket.socket:
-    """A connection to the server without any client."""
+    """Open a connection to the server without any client."""
     found = httpx.URL(url)
     return socket.create_connection((found.host, found.port or 0), timeout=LONGEST)
 
 
 def post(path: str, body: bytes) -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as it goes over the wire."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
