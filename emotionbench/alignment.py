@@ -29,7 +29,6 @@ from empathy_judge.emotionbench.shift_tests import (
     Test,
     arrow,
     clustered_test,
-    hedges_g,
     paired_test,
     published_test,
     spread,
@@ -348,7 +347,6 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
             "clustered": _test_clusters(group, scale, by_pair),
         },
         effects={
-            "g": hedges_g(evoked, default),
             "dz": changes.mean / changes.sd if changes.n > 1 and changes.sd > 0 else nan,
             "in_people_sd": change / norm.change_sd if norm and norm.change_sd else nan,
         },

@@ -177,12 +177,12 @@ def _test_table(model: ModelAlignment) -> Table:
                 cells.append(None if isnan(test.p) else f"{p_value(test.p)}{q}")
             test = shift.tests["clustered"]
             cells.append(f"{_signed(test.low)} to {_signed(test.high)}" if isfinite(test.low) else "")
-            cells += [number(shift.effects.get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")]
+            cells += [number(shift.effects.get(name), 2, sign=True) for name in ("dz", "in_people_sd")]
             rows.append(row(about.name, scale, *cells))
     names = (f"{name} p (q)" for name in TESTS)
     return Table(
         caption="Tests and effect sizes",
-        head=("", "sub-scale", *names, "clustered 95% CI", "g", "dz", "in people's SD"),
+        head=("", "sub-scale", *names, "clustered 95% CI", "dz", "in people's SD"),
         rows=tuple(rows),
         words=frozenset({0, 1}),
         is_folded=True,

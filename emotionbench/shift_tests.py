@@ -110,21 +110,6 @@ def clustered_test(
     return _test("clustered", change, sqrt(float(total[0])), freedom, units=len(names))
 
 
-def hedges_g(evoked: Spread, default: Spread) -> float:
-    """Return the change in pooled SDs, corrected for few scores; nan if neither measure varies.
-
-    >>> round(hedges_g(Spread(3.0, 1.0, 10), Spread(2.0, 1.0, 10)), 3)
-    0.958
-    """
-    freedom = evoked.n + default.n - 2
-    if min(evoked.n, default.n) < 2:
-        return nan
-    pooled = ((evoked.n - 1) * evoked.sd**2 + (default.n - 1) * default.sd**2) / freedom
-    if pooled <= 0:
-        return nan
-    return (evoked.mean - default.mean) / sqrt(pooled) * (1 - 3 / (4 * freedom - 1))
-
-
 def arrow(change: float, p: float, *, alpha: float = ALPHA) -> str:
     """Return up or down for a significant change, else a dash; empty if undefined."""
     if np.isnan(p) or np.isnan(change):

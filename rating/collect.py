@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -52,19 +53,53 @@ class RaterConsistency:
         return len(self.indexes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass
 class Collected:
-    """All ratings of a plan; `problems` are files and rows set aside, `again` counts duplicates."""
+    """The latest ratings of a plan by token and index.
 
-    rows: Sequence[Mapping[str, Any]]
-    consistency: Mapping[str, RaterConsistency]
-    problems: Sequence[str]
-    again: int
-    changed: Sequence[str]
+    `problems` are files and rows set aside, `changed` ratings with two labels, `again` counts duplicates.
+    """
+
+    plan: RatingPlan
+    texts: Texts
+    found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
+    problems: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    again: int = 0
+
+    def add(self, token: str, entry: Entry, where: str) -> None:
+        """Add a rating; of two labels the later one counts."""
+        before = self.found[token].setdefault(entry.index, entry)
+        if before is entry:
+            return
+        if before.label == entry.label:
+            self.again += 1
+            return
+        # A sheet has no times: of two files the later one counts.
+        kept = before if before.at and entry.at and entry.at < before.at else entry
+        self.found[token][entry.index] = kept
+        who, labels = self.plan.raters[token].name, f"{before.label} and {entry.label}"
+        text = f"{who} rated number {entry.index + 1} {labels}; the later one, {kept.label}, counts"
+        self.changed.append(f"{where}: {text}")
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of ratings.jsonl."""
+        return [
+            rating_row(self.plan, token, entry)
+            for token in self.plan.raters
+            for index, entry in sorted(self.found[token].items())
+            if not self.plan.is_check(token, index)
+        ]
+
+    @cached_property
+    def consistency(self) -> dict[str, RaterConsistency]:
+        """The consistency of each rater, by name."""
+        return {rater.name: self._consistency(token) for token, rater in self.plan.raters.items()}
 
     @property
     def marked(self) -> dict[str, Sequence[str]]:
-        """Return why the answers of some raters may carry no information."""
+        """The reasons why the answers of some raters may carry no information."""
         return {name: rater.marks for name, rater in self.consistency.items() if rater.marks}
 
     @property
@@ -73,61 +108,48 @@ class Collected:
         pairs = [pair for rater in self.consistency.values() for pair in rater.repeats.values()]
         return sum(first == again for first, again in pairs), len(pairs)
 
-
-@dataclass
-class _Returned:
-    """The latest ratings by rater and index."""
-
-    plan: RatingPlan
-    found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
-    problems: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    again: int = 0
-
-    def add(self, token: str, entry: Entry, where: str) -> None:
-        before = self.found[token].get(entry.index)
-        if before is None:
-            self.found[token][entry.index] = entry
-        elif before.label == entry.label:
-            self.again += 1
-        else:
-            # A sheet has no times: of two files the later one counts.
-            kept = before if before.at and entry.at and entry.at < before.at else entry
-            self.found[token][entry.index] = kept
-            who, number = self.plan.raters[token].name, entry.index + 1
-            labels = f"{before.label} and {entry.label}; the later one, {kept.label}, counts"
-            self.changed.append(f"{where}: {who} rated number {number} {labels}")
+    def _consistency(self, token: str) -> RaterConsistency:
+        order, items, found = self.plan.raters[token].order, self.plan.items, self.found[token]
+        labels = {index: entry.label or "" for index, entry in sorted(found.items())}
+        repeats = {
+            items[order[index]].id: (labels[first], label)
+            for index, label in labels.items()
+            if (first := order.index(order[index])) != index and first in labels
+        }
+        return RaterConsistency(
+            indexes=list(labels),
+            planned=len(order),
+            repeats=repeats,
+            anchors={
+                items[key].id: labels[at] for key in self.plan.anchors if (at := order.index(key)) in labels
+            },
+            marks=_find_marks([self.texts[key]["response"] for key in order], found),
+        )
 
 
 def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
     """Join the journal of a plan and the returned files, in any order and with duplicates."""
     plan = read_plan(folder)
-    texts = read_texts(folder, plan)
-    returned = _Returned(plan)
+    collected = Collected(plan, read_texts(folder, plan))
     for token, entry in read_journal(folder, plan):
         if entry.label is None:
-            returned.found[token].pop(entry.index, None)
+            collected.found[token].pop(entry.index, None)
         else:
-            returned.found[token][entry.index] = entry
+            collected.found[token][entry.index] = entry
     for path in files:
-        _read_file(path, texts, returned)
-    rows = [
-        rating_row(plan, token, entry)
-        for token in plan.raters
-        for index, entry in sorted(returned.found.get(token, {}).items())
-        if not plan.is_check(token, index)
-    ]
-    consistency = {
-        rater.name: _consistency(plan, texts, token, returned.found.get(token, {}))
-        for token, rater in plan.raters.items()
-    }
-    return Collected(
-        rows=rows,
-        consistency=consistency,
-        problems=returned.problems,
-        again=returned.again,
-        changed=returned.changed,
-    )
+        if not path.is_file():
+            raise UserError(f"{path}: no such file")
+        if path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".json":  # as a page saves ratings
+            _read_sheet(path, collected)
+            continue
+        try:
+            token, entries = _read_returned(path, plan)
+        except ValueError as error:
+            collected.problems.append(f"{path}: {error}")
+            continue
+        for entry in entries:
+            collected.add(token, entry, str(path))
+    return collected
 
 
 def rating_row(plan: RatingPlan, token: str, entry: Entry) -> dict[str, Any]:
@@ -138,28 +160,6 @@ def rating_row(plan: RatingPlan, token: str, entry: Entry) -> dict[str, Any]:
     row |= {"prompt_key": item.prompt_key, "chance": item.chance, "index": entry.index}
     row |= {"content_digest": item.content_digest} if item.content_digest else {}
     return row | ({"reason": entry.reason} if entry.reason else {})
-
-
-def _consistency(plan: RatingPlan, texts: Texts, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
-    order = plan.raters[token].order
-    labels = {index: entry.label or "" for index, entry in found.items()}
-    repeats = {
-        plan.items[key].id: (labels[first], labels[index])
-        for index, key in enumerate(order)
-        if (first := order.index(key)) != index and index in labels and first in labels
-    }
-    anchors = {
-        plan.items[order[index]].id: label
-        for index, label in sorted(labels.items())
-        if order[index] in plan.anchors
-    }
-    return RaterConsistency(
-        indexes=sorted(found),
-        planned=len(order),
-        repeats=repeats,
-        anchors=anchors,
-        marks=_find_marks([texts[key]["response"] for key in order], found),
-    )
 
 
 def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]:
@@ -177,21 +177,17 @@ def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]
     return marks
 
 
-def _read_file(path: Path, texts: Texts, returned: _Returned) -> None:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    if path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".json":  # as a page saves ratings
-        return _read_sheet(path, texts, returned)
+def _read_returned(path: Path, plan: RatingPlan) -> tuple[str, list[Entry]]:
+    """Return the token and the ratings of a file that a page saved; `ValueError` if it is not one."""
     handed = read_handed_back(path)
     if handed is None:
-        return returned.problems.append(f"{path}: neither a file of the rating page nor a sheet")
-    plan, token, rows = returned.plan, handed["token"], handed["ratings"]
+        raise ValueError("neither a file of the rating page nor a sheet")
+    token, rows, latest = handed["token"], handed["ratings"], datetime.now(UTC) + timedelta(days=1)
     if token not in plan.raters:
-        return returned.problems.append(f"{path}: from another plan: no rater of this plan has its token")
-    rater, entries, latest = plan.raters[token], [], datetime.now(UTC) + timedelta(days=1)
+        raise ValueError("from another plan: no rater of this plan has its token")
+    rater, entries = plan.raters[token], list[Entry]()
     if len(rows) > len(rater.order):
-        problem = f"{len(rows):,} ratings, but the plan has {len(rater.order)} replies for {rater.name}"
-        return returned.problems.append(f"{path}: {problem}")
+        raise ValueError(f"{len(rows):,} ratings of the {len(rater.order)} replies for {rater.name}")
     for number, row in enumerate(rows, start=1):
         try:
             entries.append(read_entry(row, rater.order))
@@ -199,51 +195,49 @@ def _read_file(path: Path, texts: Texts, returned: _Returned) -> None:
                 raise ValueError("at: is in the future; the rater's clock may be wrong")
         except ValueError as error:
             why = f"rating {number}: {error}; ask {rater.name} to save the file again"
-            return returned.problems.append(f"{path}: {why}")
-    for entry in entries:
-        returned.add(token, entry, str(path))
+            raise ValueError(why) from error
+    return token, entries
 
 
-def _read_sheet(path: Path, texts: Texts, returned: _Returned) -> None:
-    plan, has_any = returned.plan, False
-    for line, row in read_rows(path, on_bad=lambda bad: returned.problems.append(str(bad))):
-        here = f"{path.name}:{line}"
+def _read_sheet(path: Path, collected: Collected) -> None:
+    has_any = False
+    for line, row in read_rows(path, on_bad=lambda bad: collected.problems.append(str(bad))):
         has_any |= "task" in row
-        token, _, rest = str(row.get("task", "")).strip().partition("-")
-        number, _, key = rest.partition("-")
-        order = plan.raters[token].order if token in plan.raters else ()
-        index = int(number) if re.fullmatch("[0-9]{1,6}", number) else len(order)
-        if index >= len(order):
-            returned.problems.append(f"{here}: task: not one of this plan")
-            continue
-        if order[index] != key:
-            returned.problems.append(f"{here}: task: edited: the plan has another reply at this position")
-            continue
-        sent = sheet_row(plan, texts, token, index)
-        edited = [
-            name for name in ("prompt", "response") if name in row and not _is_same(row[name], sent[name])
-        ]
-        if edited:
-            returned.problems.append(f"{here}: {edited[0]}: edited: not the text of the plan")
-            continue
-        rating = row.get(ANSWERS[0])
-        if rating is None or not str(rating).strip():
-            continue  # not rated yet
-        position = position_on(as_label(rating), LABELS)
-        if position is None or position != int(position):
-            returned.problems.append(
-                f"{here}: rating: {str(rating)[:40]!r} is not one of {', '.join(LABELS)} or 1 to 3"
-            )
-            continue
-        reason = str(row.get(ANSWERS[1]) or "").strip()
-        if len(reason) > LONGEST_REASON:
-            returned.problems.append(f"{here}: reason: longer than {LONGEST_REASON:,} characters")
-            continue
-        returned.add(token, Entry(index=index, label=LABELS[int(position) - 1], reason=reason), here)
+        try:
+            if found := _read_line(row, collected):
+                collected.add(*found, f"{path.name}:{line}")
+        except ValueError as error:
+            collected.problems.append(f"{path.name}:{line}: {error}")
     if not has_any:
-        returned.problems.append(
-            f"{path}: no column `task`; return the sheet of `rate export` with all columns"
-        )
+        problem = "no column `task`; return the sheet of `rate export` with all columns"
+        collected.problems.append(f"{path}: {problem}")
+
+
+def _read_line(row: Mapping[str, Any], collected: Collected) -> tuple[str, Entry] | None:
+    """Return the token and the rating of a line, None if it is not rated yet."""
+    plan = collected.plan
+    token, _, rest = str(row.get("task", "")).strip().partition("-")
+    number, _, key = rest.partition("-")
+    order = plan.raters[token].order if token in plan.raters else ()
+    index = int(number) if re.fullmatch("[0-9]{1,6}", number) else len(order)
+    if index >= len(order):
+        raise ValueError("task: not one of this plan")
+    if order[index] != key:
+        raise ValueError("task: edited: the plan has another reply at this position")
+    sent = sheet_row(plan, collected.texts, token, index)
+    for name in ("prompt", "response"):
+        if name in row and not _is_same(row[name], sent[name]):
+            raise ValueError(f"{name}: edited: not the text of the plan")
+    rating = row.get(ANSWERS[0])
+    if rating is None or not str(rating).strip():
+        return None
+    position = position_on(as_label(rating), LABELS)
+    if position is None or position != int(position):
+        raise ValueError(f"rating: {str(rating)[:40]!r} is not one of {', '.join(LABELS)} or 1 to 3")
+    reason = str(row.get(ANSWERS[1]) or "").strip()
+    if len(reason) > LONGEST_REASON:
+        raise ValueError(f"reason: longer than {LONGEST_REASON:,} characters")
+    return token, Entry(index=index, label=LABELS[int(position) - 1], reason=reason)
 
 
 def _is_same(one: Any, other: str) -> bool:
