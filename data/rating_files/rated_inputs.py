@@ -17,7 +17,16 @@ from empathy_judge.data.rating_files.sheet import (
 from empathy_judge.data.readers.conversations import write_talk
 from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.readers.table_rows import stop_at_bad_row
-from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, UNNAMED_MODEL, Exchange, Judgment, Rating
+from empathy_judge.data.records import (
+    CONVERSATION,
+    EMPATHY,
+    LABELS,
+    REPLY,
+    UNNAMED_MODEL,
+    Exchange,
+    Judgment,
+    Rating,
+)
 from empathy_judge.data.tables import read_responses
 from empathy_judge.data.text import listed
 
@@ -138,7 +147,7 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
 
     Ratings that `rate` collected are joined by content, others by id.
     """
-    top, exchanges = len(LABELS), list(exchanges)
+    exchanges, levels = list(exchanges), range(1, len(LABELS) + 1)
     by_id = {exchange.id: exchange for exchange in exchanges}
     by_content = {(exchange.content_digest, exchange.model): exchange for exchange in exchanges}
     rated = []
@@ -146,20 +155,17 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
         digest, model = (str(rating.extra.get(name)) for name in ("content_digest", "model"))
         exchange = by_content.get((digest, model)) or by_content.get((digest, UNNAMED_MODEL))
         exchange = exchange or by_id.get(rating.id)
-        if exchange is None or rating.dimension != "empathy":
+        if exchange is None or rating.dimension != EMPATHY:
             continue
         if not rating.rater:
             raise UserError(f"a rating of {rating.id!r} has no rater; give each rater a unique name")
-        if not 1 <= rating.rating <= top:
-            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
-        target = tuple(float(rating.rating == level) for level in range(1, top + 1))
-        if sum(target) != 1:
+        if rating.rating not in levels:
             raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")
+        target = tuple(float(rating.rating == level) for level in levels)
         group = str(exchange.extra.get("dialog_id", exchange.prompt))
         batch = rating.batch or str(exchange.extra.get("batch", rating.rater))
-        rated.append(
-            RatedExchange(exchange=exchange, target=target, rater=rating.rater, batch=batch, group=group)
-        )
+        about = {"rater": rating.rater, "batch": batch, "group": group}
+        rated.append(RatedExchange(exchange=exchange, target=target, **about))
     if not rated:
         raise UserError("no rating matches an exchange: the ids of the two files differ")
     return rated

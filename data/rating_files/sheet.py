@@ -3,7 +3,7 @@
 `RatingSheet.notes` are sentences about how the file was read. Ratings by AIs are left out.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,65 +72,58 @@ class RatingSheet:
 
 
 class Replies:
-    """The replies that ratings may be about: by id, by id and model, or by their texts."""
+    """The replies that ratings may be about: by id, by their content, or by their texts."""
 
     def __init__(self, judgments: Iterable[Judgment] = (), exchanges: Iterable[Exchange] = ()) -> None:
-        self.models: dict[str, str] = {}  # by id
-        self._by_text: dict[tuple[str, str], dict[str, str]] = {}  # the model of each id with these texts
-        self._by_content: dict[str, dict[str, str]] = {}
-        self._of_model: dict[tuple[str, str], str] = {}
-        self._shared: set[str] = set()  # ids shared by replies of several models
+        # The model of each id, under everything by which a reply is known.
+        self._known: defaultdict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+        self.has_texts = False
         for judgment in judgments:
-            self._add(judgment)
+            self._add(judgment, ("content", judgment.content_digest))
         for exchange in exchanges:
-            self._add(exchange)
+            self.has_texts = True
             texts = (_plain_text(exchange.prompt), _plain_text(exchange.response))
-            self._by_text.setdefault(texts, {})[exchange.id] = exchange.model
+            self._add(exchange, ("content", exchange.content_digest), ("texts", *texts))
 
-    def _add(self, reply: Judgment | Exchange) -> None:
-        identity, model = reply.id, reply.model
-        if reply.content_digest:
-            self._by_content.setdefault(reply.content_digest, {})[identity] = model
-        if model == UNNAMED_MODEL and identity in self.models:
-            return  # a file may leave out the name that its run knows
-        plain = plain_id(identity, model)
-        self.models[identity] = model
-        self._of_model[plain, model] = identity
-        if plain != identity:
-            self._shared.add(plain)
+    def _add(self, reply: Judgment | Exchange, *keys: tuple[str, ...]) -> None:
+        for key in (("id", reply.id), ("id", plain_id(reply.id, reply.model)), *keys):
+            known = self._known[key]
+            if reply.model != UNNAMED_MODEL or reply.id not in known:  # a file may leave out a run's name
+                known[reply.id] = reply.model
 
-    def knows(self, identity: str, model: str) -> bool:
+    def knows(self, identity: str) -> bool:
         """Return whether an id is that of a reply, or of several."""
-        return identity in self._shared or identity in self.models or (identity, model) in self._of_model
+        return ("id", identity) in self._known
 
     def find_id(self, identity: str, model: str) -> str:
         """Return the reply of this id; where models share ids, that of the named model."""
-        if (own := self._of_model.get((identity, model))) is not None:
-            return own
-        if identity in self._shared:
+        found = self._known.get(("id", identity), {identity: model})
+        named = [key for key, name in found.items() if name == model] if len(found) > 1 else list(found)
+        if not named:
             raise UserError(
                 f"id: {identity!r} is a reply of more than one model; add a column `model` to the ratings"
             )
-        return identity
+        return named[0]
 
     def find_content(self, digest: str, identity: str, model: str) -> str | None:
         """Return the judged reply with this digest of its content, as `rate` writes it; None if none has."""
-        found = self._by_content.get(digest, {})
+        found = self._known.get(("content", digest), {}) if digest else {}
         named = [key for key, name in found.items() if name in (model, UNNAMED_MODEL)] or list(found)
         return identity if identity in named else next(iter(named), None)
 
     def find_text(self, row: Mapping[str, Any]) -> str:
         """Return the reply with the same prompt and response; the model's name separates equal texts."""
         prompt, response = str(row["prompt"]), str(row["response"])
-        found = self._by_text.get((_plain_text(prompt), _plain_text(response)), {})
         bare = Exchange(id="", prompt=prompt, response=response)
         situation, emotion = (str(row[key]) if row.get(key) else None for key in ("situation", "emotion"))
-        for seen in (replace(bare, situation=situation, emotion=emotion), bare):  # by a judge
-            found = found or self._by_content.get(seen.content_digest, {})
+        full = replace(bare, situation=situation, emotion=emotion)
+        keys: list[tuple[str, ...]] = [("texts", _plain_text(prompt), _plain_text(response))]
+        keys += [("content", seen.content_digest) for seen in (full, bare)]
+        found = next((self._known[key] for key in keys if key in self._known), {})
         model = row.get("model")
         named = [key for key, name in found.items() if model is None or name in (str(model), UNNAMED_MODEL)]
         if not named:
-            where = "" if self._by_text else "; a run has no texts: pass its replies with --exchanges FILE"
+            where = "" if self.has_texts else "; a run has no texts: pass its replies with --exchanges FILE"
             raise UserError(f"response: no judged reply has this prompt and response{where}")
         if len(named) > 1:
             raise UserError(
@@ -264,14 +257,9 @@ class _RatingTable:
         if cut is not None and self.target != LABELS:
             raise UserError(f"{self.path}: ratings {scale.ends}, and the judge's are not; set --scale")
         self._note_reading(cut)
-        ids = [
-            (name_text(row["id"]), name_text(row.get("model")))
-            for _, row, _ in known
-            if row.get("id") is not None
-        ]
-        replies = self.replies
+        ids, replies = [name_text(row.get("id")) for _, row, _ in known], self.replies
         # If no id of the file is a reply's, texts may still identify it.
-        by_id = not self.has_texts or replies is None or any(replies.knows(*pair) for pair in ids)
+        by_id = not self.has_texts or replies is None or any(map(replies.knows, ids))
         make, ratings = make_record(Rating), []
         for line, row, raw in known:
             try:
@@ -325,7 +313,7 @@ class _RatingTable:
 
     def _find_reply(self, replies: Replies, row: Row, by_id: bool) -> str:
         digest, identity, model = (name_text(row.get(key)) for key in ("content_digest", "id", "model"))
-        if digest and (found := replies.find_content(digest, identity, model)) is not None:
+        if (found := replies.find_content(digest, identity, model)) is not None:
             return found
         if identity and by_id:
             return replies.find_id(identity, model)

@@ -287,19 +287,12 @@ def _long_texts(sample: Sample, prompt: str | None) -> list[str]:
     return columns
 
 
-def questions_asked(sample: Sample) -> Fit | None:
-    """Recognize conversations to be answered: the user's last turn is the prompt."""
-    column = None if sample.named.prompt else sample.find(CONVERSATIONS)
-    return _prompts_under(sample, column) if column and turns_in(sample.first(column)) else None
+def prompts_under(sample: Sample, names: Iterable[str]) -> Fit | None:
+    """Recognize prompts without replies; of a conversation, the user's last turn is the prompt."""
+    column = sample.named.prompt or sample.find(names)
+    if column is None or (names is CONVERSATIONS and not turns_in(sample.first(column))):
+        return None
 
-
-def prompts_alone(sample: Sample) -> Fit | None:
-    """Recognize prompts without replies."""
-    column = sample.named.prompt or sample.find(PROMPTS)
-    return _prompts_under(sample, column) if column else None
-
-
-def _prompts_under(sample: Sample, column: str) -> Fit:
     def convert(row: Row) -> list[Row]:
         return [_others(row, [column]) | prompt_row(value_at(row, column), column)]
 

@@ -3,7 +3,8 @@
 import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from gzip import BadGzipFile
 from itertools import islice
 from pathlib import Path
@@ -18,8 +19,7 @@ from empathy_judge.data.readers.column_shapes import (
     Fit,
     RowKind,
     Sample,
-    prompts_alone,
-    questions_asked,
+    prompts_under,
 )
 from empathy_judge.data.readers.conversations import join_turns
 from empathy_judge.data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
@@ -43,7 +43,8 @@ def recognize(sample: Sample, table: object, *, needs_reply: bool = True) -> Fit
             return None
     shapes = [shape.recognize for shape in (COLUMN_SHAPES if named else SHAPES)]
     if not needs_reply:  # of a conversation its last question, whether it was answered or not
-        shapes = [questions_asked, *shapes, prompts_alone]
+        questions = [] if named.prompt else [partial(prompts_under, names=CONVERSATIONS)]
+        shapes = [*questions, *shapes, partial(prompts_under, names=PROMPTS)]
     fit = next((fit for recognizer in shapes if (fit := recognizer(sample)) is not None), None)
     if fit is None:
         raise UserError(f"{table}: {_missing(sample, needs_reply)}")
@@ -100,34 +101,26 @@ def read_rows(
         raise UserError(f"{path}: needs more memory than there is; split the file") from error
 
 
-@dataclass(slots=True)
 class TableRows:
     """The rows of one table of a source, recognized by the first of them, and the number of rows read."""
 
-    source: Shards
-    shard: int
-    on_bad: OnBad = field(repr=False)
-    needs_reply: bool = True
-    read: int = 0
-    count: int = 0
-    has_renamed: bool = False
-    lacks_model: bool = False
-    is_whole: bool = False  # rows are judged as conversations
-    header: Header = field(default_factory=Header)
-    fit: Fit | None = None  # None for a table in our own columns
-    requests: dict[str, Row] = field(default_factory=dict, repr=False)
-    _head: list[tuple[int, Row] | BadRow] = field(default_factory=list, repr=False)
-    _rows: Iterator[tuple[int, Row]] = field(default_factory=lambda: iter(()), repr=False)
-    _is_peeking: bool = True
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: Shards, shard: int, *, on_bad: OnBad, needs_reply: bool = True) -> None:
+        self.source, self.shard, self.on_bad, self.needs_reply = source, shard, on_bad, needs_reply
+        self.read = self.count = 0
+        self.has_renamed = self.lacks_model = False
+        self.is_whole = False  # rows are judged as conversations
+        self.header = Header()
+        self.fit: Fit | None = None  # None for a table in our own columns
+        self.requests: dict[str, Row] = {}
+        self._head: list[tuple[int, Row] | BadRow] = []
+        self._is_peeking = True
         self._rows = join_turns(read_rows(self.table, on_bad=self._bad, header=self.header), self.header)
-        for line, row in islice(self._rows, FIRST_ROWS):
-            self._head.append((line, row))
+        for row in islice(self._rows, FIRST_ROWS):
+            self._head.append(row)
         if rows := tuple(item[1] for item in self._head if isinstance(item, tuple)):
-            columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
-            sample = Sample(tuple(map(str, columns)), rows, self.source.columns)
-            self.fit = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
+            columns = self.header.columns or dict.fromkeys(key for row in rows for key in row)
+            sample = Sample(tuple(map(str, columns)), rows, source.columns)
+            self.fit = recognize(sample, self.name or self.table, needs_reply=needs_reply)
         self._is_peeking = False
         if self.fit is not None and self.fit.kind is RowKind.REPLIES_TO_REQUESTS:
             self._find_requests()

@@ -45,8 +45,8 @@ def test_every_rating_of_empathy_whose_exchange_is_present_is_joined() -> None:
 @pytest.mark.parametrize(
     ("rating", "message"),
     [
-        (rate("a", 4), "rating 4 of 'a' is not on the scale from 1 to 3"),
-        (rate("a", float("nan")), "rating nan of 'a' is not on the scale"),
+        (rate("a", 4), "rating 4 of 'a' is not one of 1, 2 and 3"),
+        (rate("a", float("nan")), "rating nan of 'a' is not one of"),
         (rate("a", 2.5), "rating 2.5 of 'a' is not one of 1, 2 and 3"),
         (rate("a", 2, rater=""), "a rating of 'a' has no rater"),
         (rate("c", 2), "no rating matches an exchange"),
