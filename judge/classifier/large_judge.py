@@ -33,7 +33,7 @@ PACKAGES: Final = ("accelerate", "gguf", "peft", "safetensors", "torch", "transf
 
 @dataclass(frozen=True, slots=True)
 class PublishedBase:
-    """A file with the weights of a base, in a repository of the Hugging Face hub."""
+    """A file with the weights of a base, in a repository of the Hugging Face hub, or in none (then '')."""
 
     repository: str
     file: str
@@ -47,12 +47,13 @@ class PublishedBase:
         from huggingface_hub import try_to_load_from_cache
 
         download = f"run `hf download {self.repository} {self.file}`"
-        if not self.repository:  # the adapter was trained on a base of one's own
-            given, download = given or ".", f"set `base` to the folder with the {self.file} it was trained on"
-        if given:
+        if not self.repository:
+            download = f"set `base` to the folder of the {self.file} that it was trained on"
+        if given or not self.repository:
             path = Path(given, self.file) if Path(given).is_dir() else Path(given)
             if not path.is_file():
-                raise UserError(f"base: there is no file {path}; {download} and leave `base` out")
+                hint = f"{download} and leave `base` out" if self.repository else download
+                raise UserError(f"base: there is no file {path}; {hint}")
         elif isinstance(cached := try_to_load_from_cache(self.repository, self.file), str):
             path = Path(cached)
         else:

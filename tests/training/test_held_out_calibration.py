@@ -4,13 +4,15 @@ from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from empathy_judge.calibration.artifact import JudgeIdentity
 from empathy_judge.calibration.shares.transport import TargetModel, fit_line, transport
+from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import write_rows
-from empathy_judge.training.cross_validation import read_rows
+from empathy_judge.training.cross_validation import average_rows, read_rows
 from empathy_judge.training.held_out_calibration import calibrate_trained, held_out_calibration
 
 LEVELS = {"ada": (2, 6, 12), "bea": (4, 6, 10), "cyd": (6, 6, 8), "dot": (8, 6, 6)}  # of 20 ratings
@@ -60,3 +62,15 @@ def test_without_models_left_out_nothing_is_written(tmp_path: Path) -> None:
     rows = list(read_rows(write_trial(tmp_path / "r", "raters-apart", 0.0)))
     assert not calibrate_trained(SimpleNamespace(folder=tmp_path), rows)  # type: ignore[arg-type]
     assert not (tmp_path / "calibration.json").exists()
+
+
+def test_rows_of_two_judges_are_averaged_by_their_log_probabilities(tmp_path: Path) -> None:
+    first, second = (
+        list(read_rows(write_trial(tmp_path / name, "model-apart", shift)))
+        for name, shift in (("one", 0.0), ("other", 0.04))
+    )
+    for row, one, other in zip(average_rows(first, second), first, second, strict=True):
+        mean = np.sqrt(np.multiply(*(each["predictions"]["judge"] for each in (one, other))))
+        assert row == one | {"predictions": {"judge": pytest.approx(mean / mean.sum(), abs=1e-5)}}
+    with pytest.raises(UserError, match="predict different replies"):
+        average_rows(first, second[1:])

@@ -109,6 +109,10 @@ def test_probabilities_are_averaged_with_the_default_judge(trained: TrainedNetwo
 def test_refusals_name_the_fix(trained: TrainedNetworks, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="run `hf download toy/base model"):
         LargeJudge(weights="judge")
+    card = json.loads(Path("judge", CARD).read_text())
+    Path("judge", CARD).write_text(json.dumps(card | {"base": card["base"] | {"repository": ""}}))
+    with pytest.raises(UserError, match="set `base` to the folder of the model"):
+        LargeJudge(weights="judge")
     Path("base/model.safetensors").write_bytes(b"another")
     assert "SHA-256" in score("--judge", "large.toml").stderr
     monkeypatch.setattr(
