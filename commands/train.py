@@ -102,17 +102,17 @@ def train(
       empathy-judge train exchanges.jsonl ratings.jsonl --sets public --cv-results cv --out my-judge
       empathy-judge train exchanges.jsonl ratings.jsonl --from-card my-judge --out rebuilt
     """
-    set_by_user = [
-        each
+    given = {
+        str(each.name): each.opts[0]
         for each in context.command.params
-        if each.name and context.get_parameter_source(each.name) is not ParameterSource.DEFAULT
-    ]
+        if context.get_parameter_source(str(each.name)) is not ParameterSource.DEFAULT
+    }
 
     def allow(names: set[str], use: str) -> None:
-        if refused := [each.opts[0] for each in set_by_user if each.name not in names]:
+        if refused := [option for name, option in given.items() if name not in names]:
             raise UserError(f"{', '.join(refused)}: not with {use}")
 
-    is_head = recipe == HEAD or (recipe is None and {each.name for each in set_by_user} <= WITH_HEAD)
+    is_head = recipe == HEAD or (recipe is None and set(given) <= WITH_HEAD)
     if from_card:
         allow(WITH_CARD, "--from-card, which takes it from the card")
     elif is_head:
@@ -162,29 +162,19 @@ def train(
             )
         else:
             rows = make.read_cv_results(cv_results, data, recipes, is_averaged=average_with_default)
-            result = make.make_judge(
-                data,
-                recipes,
-                out,
-                text=make.card_text(card_text),
-                rows=rows,
-                is_averaged=average_with_default,
-                device=device,
-                progress=on_step,
-            )
+            about: dict[str, Any] = {"text": make.card_text(card_text), "is_averaged": average_with_default}
+            result = make.make_judge(data, recipes, out, rows=rows, device=device, progress=on_step, **about)
     if cross_validate:
         if not result:
             return say(f"part {part} is done; the figures follow when all parts are")
         if as_json:
             return click.echo(json.dumps(result, indent=2))
         say("\n".join(evaluation_lines(result)))
-        options = {"--recipe": recipe, "--base": base, "--seed": seed, "--sets": sets}
-        words = [word for pair in options.items() if pair[1] is not None for word in pair]
-        words += [word for path in texts for word in ("--texts", path)]
+        options: dict[str, Any] = {"--recipe": recipe, "--base": base, "--seed": seed, "--sets": sets}
+        pairs = [pair for pair in options.items() if pair[1] is not None]
+        pairs += [*(("--texts", path) for path in texts), ("--cv-results", out), ("--out", "my-judge")]
         files = [path for path in (exchanges, ratings) if path is not None]
-        return say_next(
-            "to make the judge", "train", *files, *words, "--cv-results", out, "--out", "my-judge"
-        )
+        return say_next("to make the judge", "train", *files, *(word for pair in pairs for word in pair))
     with interruptible(KEPT), progress("evaluating", "evaluated") as on_predicted:
         judge = open_trained(out, make.own_base(recipes[0]))
         is_calibrated = calibrate_trained(judge, rows, None if card else data, on_predicted)

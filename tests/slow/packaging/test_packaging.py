@@ -26,8 +26,8 @@ from empathy_judge.commands import main as cli
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # What other builds of torch bring; the lock leaves them to the build.
 ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
-# Hidden files, and the data that judges were trained on.
-SKIPPED = re.compile(r"__pycache__|/\.|^training/recipes/(grade|constant|scenes|chats|targets)")
+# Hidden files, the data that judges were trained on, and the script that makes their weights.
+SKIPPED = re.compile(r"__pycache__|/\.|^training/(rebuild|recipes/(grade|constant|scenes|chats|targets))")
 
 
 def named_in_pyproject() -> list[Requirement]:
