@@ -41,11 +41,15 @@ def complaint(answer: httpx.Response) -> str:
     return str(error["message"])
 
 
-def test_a_full_queue_says_when_to_come_again() -> None:
+@pytest.mark.parametrize("runs", [1, 4])
+def test_a_full_queue_names_the_time_to_wait(runs: int) -> None:
+    """The queue counts runs of the network, of which a reply may take several."""
     judge = WaitingJudge(concurrency=1)
-    with serving(judge, queue=3) as url, ThreadPoolExecutor(1) as pool:
+    judge.count_runs = lambda exchange: runs  # type: ignore[method-assign]
+    with serving(judge, queue=3 * runs) as url, ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b", "c"))
         judge.wait_asked()
+        assert held(url) == 3 * runs
         refused = ask(f"{url}/v1/score", json=exchanges("d"))
         assert refused.status_code == 503
         assert 1 <= int(refused.headers["retry-after"]) <= 600
@@ -119,19 +123,6 @@ def test_an_explanation_ends_when_its_client_leaves() -> None:
     assert judge.asked in (["a", "d"], ["a", "a", "d"]), "at most one more"
 
 
-def test_the_queue_counts_runs_of_the_network() -> None:
-    judge = WaitingJudge(concurrency=1)
-    judge.count_runs = lambda exchange: 4  # type: ignore[method-assign]
-    with serving(judge, queue=8) as url, ThreadPoolExecutor(1) as pool:
-        assert ask(f"{url}/v1/score", json=exchanges("a", "b", "c")).status_code == 400
-        first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b"))
-        judge.wait_asked()
-        assert held(url) == 8
-        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 503
-        judge.let(2)
-        assert first.result().status_code == 200
-
-
 def is_open(url: str) -> bool:
     """Whether the server still waits for somebody else than us, by its own count of answers."""
     lines = get(f"{url}/metrics").text.splitlines()
@@ -152,16 +143,6 @@ def test_a_server_told_to_end_does_so_though_a_judge_never_answers(caplog: pytes
     assert judge.asked == ["a"]
     assert not [record for record in caplog.records if record.exc_info], "no traceback for who waits in vain"
     judge.let(1)
-
-
-def test_a_header_that_never_ends_is_not_waited_for() -> None:
-    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
-    with serving(load_judge("length"), idle_seconds=0.2) as url:
-        for sent in (b"", head, head + b"\r\n" + head):  # nothing, half a header, and half of a second one
-            with raw_connection(url) as connection:
-                connection.sendall(sent)
-                while connection.recv(4096):
-                    pass
 
 
 def drip(connection: socket.socket, start: bytes) -> bytes:
@@ -187,11 +168,16 @@ def drip(connection: socket.socket, start: bytes) -> bytes:
 @pytest.mark.parametrize(
     "first", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"], ids=["new", "used"]
 )
-def test_headers_sent_byte_by_byte_are_cut_off(first: bytes) -> None:
+def test_headers_that_never_end_are_cut_off(first: bytes) -> None:
     """The time-out is for the whole request: a byte now and then does not renew it."""
-    with serving(load_judge("length"), idle_seconds=0.3) as url, raw_connection(url) as connection:
-        answer = drip(connection, first + b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-        assert answer.count(b"HTTP/1.1 200") == bool(first)
+    with serving(load_judge("length"), idle_seconds=0.3) as url:
+        with raw_connection(url) as connection:
+            connection.sendall(first)
+            while connection.recv(4096):  # nothing more is sent
+                pass
+        with raw_connection(url) as connection:
+            answer = drip(connection, first + b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            assert answer.count(b"HTTP/1.1 200") == bool(first)
 
 
 def test_a_body_sent_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,14 +318,7 @@ def test_only_json_is_read(client: httpx.Client) -> None:
 
 
 def test_odd_texts_are_judged(client: httpx.Client) -> None:
-    texts = [
-        "\ud800 alone",
-        "\x00",
-        "\U0001f3f3\ufe0f\u200d\U0001f308",
-        "\u202etxet",
-        "<script>",
-        "\u00e9" * 50_000,
-    ]
+    texts = ("\ud800 alone", "\x00", "\U0001f3f3\ufe0f\u200d\U0001f308", "\u202etxet", "\u00e9" * 50_000)
     rows = [{"prompt": text, "response": text, "situation": text} for text in texts]
     answer = client.post("/v1/score", content=json.dumps({"exchanges": rows}).encode(), headers=JSON)
     assert answer.status_code == 200
@@ -354,10 +333,10 @@ PATHS = (
         "//v1/score",
         "/v1/score/",
         "/%00",
-        "/v1/models/%00",
+        "/%ff",
+        "/.env",
     ),
-    *("/v1/models/..%2f..", "/v1/models/" + "x" * 5000, "/%ff", "/v1//models", "/metrics/../health", "/.env"),
-    "/static/try.html",
+    *("/v1/models/%00", "/v1/models/..%2f..", "/v1/models/" + "x" * 5000, "/metrics/../health"),
 )
 
 

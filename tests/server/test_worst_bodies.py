@@ -19,6 +19,7 @@ MOST = 10  # times the CPU time of a harmless body of the same size
 ORDINARY = "Oh no! Where did you see them last? "
 # Text that a pattern with two unbounded repeats, or a loop of replacements, reads again and again.
 WORST = ("\n", " ", "<", "a ", "[[ ## ##", " ##", "=== ", ". ", "** ", "say ", "{", "[", '{"a":', "<think>")
+TEXT = '{"model":"prompted","messages":[{"role":"user","content":"'
 CHAT = '{"model":"prompted","messages":[{"role":"user","content":"x"}],'
 SCHEMA = CHAT + '"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{'
 
@@ -47,13 +48,8 @@ def replies(unit: str, start: str = "") -> bytes:
 TEXTS: Bodies = {
     "/v1/score": (replies(ORDINARY), [replies(unit, "[[") for unit in WORST]),
     "/v1/chat/completions": (
-        repeat('{"model":"prompted","messages":[{"role":"user","content":"', ORDINARY, '"}]}'),
-        [
-            repeat(
-                '{"model":"prompted","messages":[{"role":"user","content":"', json.dumps(unit)[1:-1], '"}]}'
-            )
-            for unit in WORST
-        ],
+        repeat(TEXT, ORDINARY, '"}]}'),
+        [repeat(TEXT, json.dumps(unit)[1:-1], '"}]}') for unit in WORST],
     ),
 }
 MESSAGE = '{"role":"user","content":"Hm."}'
