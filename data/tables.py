@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TextIO, TypeVar
@@ -354,11 +353,13 @@ def first_problem(error: Any) -> tuple[str, str]:
     return field, f"{message[0].lower()}{message[1:]}"
 
 
-@cache
+_ADAPTERS: Final[dict[type[Any], Any]] = {}
+
+
 def _adapter(kind: type[Any]) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
 
 
 def validate(kind: type[Checked], table: Any, path: str, /, **named: str | int) -> Checked:
