@@ -1,12 +1,14 @@
 """Conversations: the mean over their replies, and language models that read them whole."""
 
 import json
+import random
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from talks import HEARD, KIND, STUCK, messages, talk
 
-from cli import main
+from empathy_judge.commands.main import main
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.judge.base import load_judge
@@ -14,8 +16,23 @@ from empathy_judge.judge.composite import ReplyMean
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 
 
-def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path):
-    judge = tmp_path / "judge.toml"
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name: str, rows: list[dict[str, object]]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def run(*words: object) -> str:
+    done = CliRunner().invoke(main, list(map(str, words)), terminal_width=200)
+    assert done.exit_code in (0, 3), done.output
+    return done.output
+
+
+def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn() -> None:
+    judge = Path("judge.toml")
     judge.write_text('kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nmode = "label"\n')
     asked = load_judge(str(judge), unit="conversation")
     assert asked.unit == "conversation"
@@ -28,71 +45,78 @@ def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path)
     assert load_judge(str(judge)).version != asked.version
 
 
-def write_chats(path, count: int = 12) -> None:
-    rows = []
-    for number in range(count):
-        about = {"id": f"c{number}", "model": "bot", "scenario": f"s{number}"}
-        rows.append({**about, "messages": messages(KIND if number % 2 else STUCK)})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def score(*words: object):
-    done = CliRunner().invoke(main, ["score", *map(str, words)])
-    assert done.exit_code == 0, done.output
-    return done
-
-
-def test_score_notices_conversations_and_can_be_told_otherwise(tmp_path):
-    chats = tmp_path / "chats.jsonl"
-    write_chats(chats)
-    whole = score(chats, "--judge", "length", "--out", tmp_path / "whole")
-    assert "conversations" in whole.stdout
-    assert "whole conversations" in whole.stderr
-    manifest = json.loads((tmp_path / "whole" / "manifest.json").read_text())
+def test_score_notices_conversations_and_prints_a_level_without_an_interval() -> None:
+    about = [{"id": f"c{n}", "model": "bot", "scenario": f"s{n}"} for n in range(12)]
+    chats = [{**item, "messages": messages(KIND if n % 2 else STUCK)} for n, item in enumerate(about)]
+    write("chats.jsonl", chats)
+    printed = run("score", "chats.jsonl", "--judge", "length", "--out", "run", "--html", "page.html")
+    assert "Shares by the judge alone, without intervals" in printed and "whole conversations" in printed
+    page = Path("page.html").read_text()
+    assert "by the judge alone (n = 12)" in page and "95% CI" not in page
+    manifest, summary = (
+        json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json")
+    )
     assert (manifest["unit"], manifest["judge"]) == ("conversation", "conversation:length")
-    rows = [json.loads(line) for line in (tmp_path / "whole" / "judgments.jsonl").read_text().splitlines()]
+    (model,) = summary["models"]
+    assert all(share["low"] is share["high"] is None for share in model["shares"].values())
+    rows = [json.loads(line) for line in Path("run/judgments.jsonl").read_text().splitlines()]
     assert [len(row["curve"]) for row in rows] == [3] * 12
     assert len({row["prompt_digest"] for row in rows}) == 12
-    last = score(chats, "--judge", "length", "--unit", "reply", "--json", "--out", tmp_path / "last")
-    assert json.loads(last.stdout)["unit"] == "reply"
-    turns = [
-        {"conversation": f"c{number}", "turn": turn, "model": "bot", "prompt": heard, "response": said}
-        for turn, (heard, said) in enumerate(zip(HEARD, KIND, strict=True))
-        for number in range(10)
-    ]
-    chats.write_text("".join(json.dumps(row) + "\n" for row in turns))
-    together = json.loads(score(chats, "--judge", "length", "--json", "--out", tmp_path / "run").stdout)
-    assert (together["unit"], together["counts"]["judged"]) == ("conversation", 10)
+    run("score", "chats.jsonl", "--judge", "length", "--unit", "reply", "--out", "last")
+    assert json.loads(Path("last/summary.json").read_text())["unit"] == "reply"
+    refused = CliRunner().invoke(main, ["score", "chats.jsonl", "--judge", "length", "--explain", "c0"])
+    assert refused.exit_code == 2 and "--unit reply" in refused.output and not Path("runs").exists()
 
 
-def test_the_score_of_a_conversation_is_the_mean_over_its_replies():
+def test_the_score_of_a_conversation_is_the_mean_over_its_replies() -> None:
     replies, whole = load_judge("length"), load_judge("length", unit="conversation")
     exchange = talk(HEARD, STUCK)
     judged = [replies.judge(reply) for reply in split_conversation(exchange)]
     judgment = whole.judge(exchange)
     assert judgment.curve == tuple(item.score for item in judged)
-    assert judgment.score == pytest.approx(sum(judgment.curve) / 3, abs=1e-6)
+    assert judgment.score == pytest.approx(sum(item.score or 0.0 for item in judged) / 3, abs=1e-6)
     assert whole.count_runs(exchange) == 3
     with pytest.raises(UserError, match="set a judge of replies"):
         ReplyMean(replies="conversation")
-
-
-def test_a_conversation_is_not_explained(tmp_path):
-    chats = tmp_path / "chats.jsonl"
-    write_chats(chats)
-    words = ["score", str(chats), "--judge", "length", "--explain", "c0", "--out", str(tmp_path / "run")]
-    refused = CliRunner().invoke(main, words)
-    assert refused.exit_code == 2 and "--unit reply" in refused.output
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_conversation_costs_at_most_what_its_replies_cost(tmp_path):
-    path = tmp_path / "llm.toml"
-    path.write_text(
+    Path("llm.toml").write_text(
         'kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
         "prices = { input = 1.0, output = 2.0 }\n"
     )
-    whole = talk(HEARD, KIND)
-    replies = [load_judge(str(path)).most_cost(reply) for reply in split_conversation(whole)]
-    assert len(replies) == 3 and all(replies)
-    assert ReplyMean(replies=str(path)).most_cost(whole) == pytest.approx(sum(filter(None, replies)))
+    costs = [load_judge("llm.toml").most_cost(reply) for reply in split_conversation(exchange)]
+    assert all(costs)
+    assert ReplyMean(replies="llm.toml").most_cost(exchange) == pytest.approx(sum(filter(None, costs)))
+
+
+@pytest.mark.slow
+def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
+    rng, rows, ratings = random.Random(4), [], []
+    for model, longest in (("one", 40), ("two", 20), ("three", 8)):
+        for number in range(12):
+            words = 0
+            for turn in range(3):
+                said = " ".join(rng.choices(("work", "dog", "exam"), k=rng.randrange(3, longest)))
+                words += len(said.split())
+                about = {"conversation": f"{model}-{number}", "turn": turn, "model": model}
+                rows.append({**about, "prompt": "Today it went wrong.", "response": said})
+            for rater in range(3):
+                level = min(3, max(1, round(words / 25 + rng.gauss(0, 0.5))))
+                ratings.append({"id": f"{model}-{number}", "rater": f"p{rater}", "rating": level})
+    write("rows.jsonl", rows)
+    write("ratings.jsonl", ratings)
+    run("score", "rows.jsonl", "--judge", "length", "--out", "run")
+    words = ("ratings.jsonl", "--exchanges", "rows.jsonl", "--out", "cal", "--json")
+    report = json.loads(CliRunner().invoke(main, ["calibrate", "run", *map(str, words)]).stdout)
+    assert report["judge"]["unit"] == "conversation"
+    assert (report["data"]["responses"], report["data"]["unjudged"]) == (36, 0)
+    assert report["agreement"]["spearman"]["low"] > 0.2
+    page = Path("cal/report.md").read_text()
+    assert "Model: " in page and "Speaker: " in page, "a conversation is shown whole"
+    said = run(
+        "score", "rows.jsonl", "--judge", "length", "--calibration", "cal/calibration.json", "--out", "new"
+    )
+    assert "conversations" in said
+    summary = json.loads(Path("new/summary.json").read_text())
+    assert all(model["corrected"] or model["refused"] for model in summary["models"])
+    run("score", "rows.jsonl", "--judge", "length", "--unit", "reply", "--out", "replies")
+    mixed = CliRunner().invoke(main, ["calibrate", "run", "replies", "ratings.jsonl"])
+    assert "calibrate them separately" in mixed.output
