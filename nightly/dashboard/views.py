@@ -19,13 +19,12 @@ from empathy_judge.calibration.estimate import UNDEFINED as NO_ESTIMATE
 from empathy_judge.calibration.estimate import Estimate, estimate_of
 from empathy_judge.calibration.monitoring.drift import is_beyond, paired_change
 from empathy_judge.data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
-from empathy_judge.data.text import UNDEFINED, listed, money, percent, points, show, slug
+from empathy_judge.data.text import UNDEFINED, money, percent, points, show, slug
 from empathy_judge.nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from empathy_judge.nightly.gates import gravest, severity
 from empathy_judge.nightly.history import History
-from empathy_judge.nightly.output import NAMED, describe_unresponsive
+from empathy_judge.nightly.output import sentences
 from empathy_judge.nightly.schema import (
-    FINE,
     AnchorResult,
     ChangeResult,
     EmotionResult,
@@ -109,13 +108,15 @@ class PooledShare:
 class NightSeries:
     """The nights of the newest night's config, oldest first; `left_out` counts those of other configs.
 
-    `tonight` are the gates of the newest night, and `emotions` pools the newest `pooled` nights.
+    `tonight` are the gates of the newest night and `sentences` its results, `emotions` pools the newest
+    `pooled` nights.
     """
 
     nights: tuple[Night, ...]
     left_out: int
     models: tuple[ModelSeries, ...]
     tonight: tuple[GateResult, ...]
+    sentences: tuple[str, ...]
     emotions: Mapping[tuple[str, str], PooledShare]
     pooled: int
     health: tuple[NightHealth, ...]
@@ -158,6 +159,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         left_out=sum(night.config != config for night in every),
         models=tuple(models),
         tonight=record.gates if record else (),
+        sentences=tuple(sentences(record)) if record else (),
         emotions={key: pool(rows) for key, rows in by_emotion.items()},
         pooled=len(pooled),
         health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
@@ -274,49 +276,9 @@ def models_tonight(series: NightSeries) -> list[ModelTonight]:
     return sorted(tonight, key=lambda item: item.rank)
 
 
-def headline(series: NightSeries, tonight: Sequence[ModelTonight]) -> str:
-    """Return the result of the newest night in one sentence or two."""
-    run = [item for item in tonight if item.outcome not in ("not run", "failed")]
-    if not run:
-        return f"No model could be measured on {series.nights[-1].night}."
-    if warnings := [line for item in run if (line := describe_unresponsive(item.model.newest))]:
-        return " ".join(warnings)
-    broken = [item for item in run if item.outcome == "regression"]
-    worse = [item for item in broken if item.has_fallen]
-    maybe = [item for item in run if item.has_fallen and item not in broken]
-    others = len(run) - len(worse)
-    if worse and (maybe or not others):
-        return f"{_changes(worse, 'got worse')}.{f' {_list(maybe)} may be worse too.' if maybe else ''}"
-    if worse:
-        plural = "s" if others > 1 else ""
-        return f"{_changes(worse, 'got worse')}. No significant change of the other {others} model{plural}."
-    if broken:
-        return f"{_list(broken)} failed a gate, without a significant drop of the Good share."
-    if maybe:
-        return f"{_changes(maybe, 'may be worse')}. No gate failed."
-    if changed := [item for item in run if item.change is not None]:
-        name = _list(changed[:1]) if len(changed) == 1 else f"the lowest, {_list(changed[:1])},"
-        change = changed[0].change and f"{points(changed[0].change.shown)} points (Good share)"
-        return f"No model is significantly worse than on {name_baseline(run)}: {name} has {change}."
-    shares = [(share_of(item.model.points[-1], item.model.kind), item.model.name) for item in run]
-    known = sorted((-share.value, name) for share, name in shares if is_known(share))
-    levels = listed([f"{name} {percent(-value)}%" for value, name in known[:NAMED]])
-    return f"No earlier night to compare with yet: Good shares are {levels}."
-
-
-def _list(items: Sequence[ModelTonight]) -> str:
-    names = [item.model.name for item in items]
-    return listed(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
-
-
 def name_baseline(items: Sequence[ModelTonight]) -> str:
     nights = {name_nights(item.change.nights) for item in items if item.change}
     return nights.pop() if len(nights) == 1 else "their baselines"
-
-
-def _changes(items: Sequence[ModelTonight], verb: str) -> str:
-    changes = listed([points(item.change.shown) for item in items[: NAMED - 1] if item.change])
-    return f"{_list(items)} {verb}: {changes} points (Good share) since {name_baseline(items)}"
 
 
 def describe_health(series: NightSeries) -> str:
@@ -330,24 +292,6 @@ def describe_health(series: NightSeries) -> str:
         f"anchors, its Good probability changed by {points(newest.change)} points since {newest.since}. "
         f"It shifted significantly on {moved:,} of {len(series.nights):,} nights."
     )
-
-
-def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
-    """Return the findings of the newest night, the gravest first; a failure of a model comes once."""
-    if not series.nights:
-        return []
-    failed = series.nights[-1].failed
-    # The headline names unresponsive models.
-    once = {*failed, *(model.name for model in series.models if model.newest.is_unresponsive)}
-    findings: list[tuple[Outcome, str]] = [
-        *(("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()),
-        *(
-            (item.outcome, item.sentence)
-            for item in series.tonight
-            if item.outcome not in FINE and (item.value is not None or item.model not in once)
-        ),
-    ]
-    return sorted(findings, key=lambda item: -severity(item[0]))
 
 
 def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
