@@ -20,13 +20,8 @@ MOST_SUMMARY: Final = 900_000  # bytes; GitHub shows none of a step's summary th
 NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # The runner of GitHub Actions obeys a line that starts with :: after white space, and ##[ anywhere.
 COMMAND: Final = re.compile(r"(?:\A|(?<=[\r\n]))[^\S\r\n]*:(?=:)|##(?=\[)")
-TAGS: Final = {
-    "regression": "failure",
-    "failed": "error",
-    "stale": "error",
-    "inconclusive": "skipped",
-    "skipped": "skipped",
-}
+TAGS: Final = {"regression": "failure", **dict.fromkeys(("failed", "stale"), "error")}
+TAGS |= dict.fromkeys(("inconclusive", "skipped"), "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +61,8 @@ def as_junit(checks: Sequence[CheckOutcome], *, name: str) -> str:
 def _counts(checks: Sequence[CheckOutcome]) -> dict[str, str]:
     tags = [TAGS.get(check.outcome) for check in checks]
     counted = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    return {
-        "tests": str(len(tags)),
-        **{name: str(tags.count(tag)) for name, tag in counted.items()},
-        "time": "0",
-    }
+    numbers = {name: str(tags.count(tag)) for name, tag in counted.items()}
+    return {"tests": str(len(tags)), **numbers, "time": "0"}
 
 
 def write_junit(checks: Sequence[CheckOutcome], path: Path, *, name: str) -> None:

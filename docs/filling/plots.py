@@ -43,7 +43,6 @@ def demo_picture(summary: Mapping[str, Any]) -> str:
         lines,
         name="shares",
         title=title,
-        description="; ".join(f"{line.name} {line.figure}" for line in lines),
         tick=lambda value: f"{value:g}",
         domain=(0, 100),
     ).svg

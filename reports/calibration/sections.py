@@ -376,7 +376,6 @@ def _forest(findings: Sequence[Finding]) -> Figure:
         ],
         name="bias-general",
         title="Effects on the judge's error",
-        description="; ".join(f"{item.audit} {show(item.effect)}, {item.verdict}" for item in findings),
         tick=signed_tick,
         reference=0.0,
         domain=span(ends, least=0.05),  # a wider band is cut off at the edge
