@@ -1,18 +1,15 @@
-"""When to stop rating: an interval of two models' difference that may be looked at after every rating.
+"""The difference of two models by a crossed plan, which may be looked at after every rating.
 
-In a crossed plan every rater reads both models' replies to the same prompts, so that what is severe in a
-rater or hard in a prompt cancels. The difference is the mean over raters of each rater's own, with ratings
-weighted by 1 / chance where replies were drawn with known chances (Hájek).
+In a crossed plan every rater reads both models' replies to the same prompts. The difference is the mean over
+raters of each rater's own, with ratings weighted by 1 / chance where replies were drawn with known chances.
 
 **Two errors.** *Noise* of replies, prompts and single ratings shrinks with every rating, and is looked at
 again and again: it gets Robbins' normal mixture, which holds at all looks at once (Howard et al. 2021, arXiv
-1810.08240), with t for few prompts. *Raters* are few and drawn once: how far they differ in what they prefer
-does not shrink with more ratings of theirs, and gets Student's t. The squares of both are added; since
-raters' own differences hold noise too, it is counted twice, which pays for looking while both are estimated.
+1810.08240), with t for few prompts. *Raters* are few and drawn once: their differences in preference do not
+shrink with more ratings, and get Student's t. The squares of both are added.
 
-**Assumed:** raters are a sample of the people one asks about, prompts of the messages; who rates how much
-does not depend on the labels. It is asymptotic, not exact: the slow tests measure it with 4 to 12 raters and
-20 to 200 prompts, and docs/explanation/verdicts.md has their table.
+**Assumed:** raters are a sample of the people of interest, prompts of the messages; who rates how much does
+not depend on the labels. It is asymptotic: docs/explanation/verdicts.md has its measured error rates.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
 """A rated model's shares, or its mean: PPI++ for the point, raters in the variance, t for few of them.
 
-The judge has seen all of a model's responses and people some of them. What people said of those, plus
-`weight` times how far the judge thinks the others differ from them, is right on average whatever the judge's
-bias; a good judge only makes it less noisy (Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453). Responses
-that were drawn to be rated with unequal chances count by 1 / chance (Hájek). The difference of two models has
-Newcombe's interval, with the raters and prompts that they share.
+The mean of the ratings, plus `weight` times how far the judge scores the other responses differently, is
+unbiased whatever the judge's bias; a good judge reduces its noise (Angelopoulos, Duchi and Zrnic 2023, arXiv
+2311.01453). Responses that were drawn to be rated with unequal chances count by 1 / chance (Hájek). The
+difference of two models has Newcombe's interval, with the raters and prompts that they share.
 """
 
 from dataclasses import dataclass, replace
@@ -33,13 +32,12 @@ RARE: Final = 5  # a label given fewer times says little about how raters differ
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatedModel:
-    """What a judge said of one model's responses, and people's ratings of some (or none) of them.
+    """A judge's scores of one model's responses, and people's ratings of some (or none) of them.
 
     Columns are labels, where `judged` holds probabilities and `value` a 1 under the label given, or there is
-    one column of scores on a scale from `bounds[0]` to `bounds[1]`. `cluster` is whose rating it is: the
-    batch where there are batches, else the rater. Two models' clusters of one name are the same people.
-    `prompt` names what each response answers; without it every response has a prompt of its own. `chance` is
-    with what probability the rated response was drawn to be rated; without it all had the same.
+    one column of scores within `bounds`. `cluster` is the batch of a rating where there are batches, else its
+    rater. `prompt` names what each response answers; without it every response has a prompt of its own.
+    `chance` is the probability with which the rated response was drawn; without it all had the same.
     """
 
     judged: Floats  # (responses, columns)
@@ -96,10 +94,9 @@ class RatedEstimate:
 class PpiEstimate(RatedEstimate):
     """A model's shares or mean from its ratings and its judgments; arrays are by column.
 
-    `weight` is how far the judge was believed, 0 to 1. `design_effect` is the clustered over the simple
-    variance of the ratings alone, so that n of them count as n / design_effect.
-    `influence` is how far each rating moves the value, and `raters`, `rows` and `rated_prompts` say whose it
-    is and of what; `prompts` and `prompt_influence` say the same of unrated responses.
+    `weight` is that of the judge, 0 to 1. `design_effect` is the clustered over the simple variance of the
+    ratings alone, so that n of them count as n / design_effect. `influence` is how far each rating moves the
+    value; `prompt_influence` is that of unrated responses, by `prompts`.
     """
 
     weight: float
@@ -134,12 +131,11 @@ def one_hot(ratings: ArrayLike, levels: int) -> Floats:
 def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     """Estimate the shares or the mean of one model by PPI++, with rater-clustered variance.
 
-    An item with several ratings counts with their mean. Plain PPI++ intervals take ratings as independent,
-    which those of one rater are not, so the variance is summed by rater here, and by item too where raters
-    share items; intervals use t with as many degrees of freedom as raters allow. Shares come from one weight
-    for all labels, so they add up to 1, and their intervals are Wilson's at the effective number of ratings:
-    near 0 the plain ones are too short. With unequal chances the unrated responses are no sample of all, so
-    that the judge's word is taken of all of them.
+    An item with several ratings counts with their mean. Ratings by one rater are not independent, so the
+    variance is summed by rater, and by item where raters share items; intervals use t with as many degrees of
+    freedom as raters allow. Shares come from one weight for all labels, so they add up to 1, and their
+    intervals are Wilson's at the effective number of ratings. With unequal chances the unrated responses are
+    no sample of all, so that the judge's scores of all responses count.
     """
     rows, position, counts = np.unique(sample.item, return_inverse=True, return_counts=True)
     if not len(rows):
@@ -201,9 +197,8 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
 def _max_effective_n(value: Floats, effective_n: float) -> Floats:
     """Return how many ratings a label's may count as at most, by column.
 
-    Where a label is rare or nearly universal, ratings are too few to show how raters differ, and a
-    judge that agrees makes them look exact: they count as twice their number at most, and without any as
-    their number over the design effect, so that the upper end is the rule of three's or more.
+    Ratings of a rare or nearly universal label count as twice their number at most, and without any as their
+    number over the design effect, so that the upper end is the rule of three's or more.
     """
     count = value.sum(axis=0)
     rare = np.minimum(count, len(value) - count)
@@ -268,9 +263,8 @@ def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
 def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedEstimate:
     """Return one - other with Newcombe's interval, from the two intervals and their covariance.
 
-    The error is that of the difference itself, not of the two levels: two people who rated both models leave
-    one degree of freedom between them, however many replies each of them read. The interval never reaches
-    less far than t times the standard error, since with few raters either level's own may be short by chance.
+    The error is that of the difference itself: two people who rated both models leave one degree of freedom
+    between them. The interval never reaches less far than t times the standard error.
     """
     rated, rated_freedom = _rated_variance(one, other)
     unrated, unrated_freedom = _unrated_variance(one, other)
@@ -299,8 +293,8 @@ def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedEstimate:
 def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
     """Return the variance of the difference by raters and prompts, and its degrees of freedom, by column.
 
-    Prompts' is the least: a few raters look by chance as if they were of one mind. For the same reason the
-    degrees of freedom are those of raters or of prompts, whichever are fewer.
+    The variance over prompts is the least, and the degrees of freedom are those of raters or of prompts,
+    whichever are fewer: a few raters may agree by chance.
     """
     influence = [item.influence * len(item.influence) for item in (one, other)]
     sizes = [len(item) for item in influence]

@@ -1,9 +1,8 @@
 """Levels and differences of models without human ratings, from the judge's means and calibrated models.
 
 On the logit scale the human share is `a + b * (judge - mean)`, plus each model's own deviation. The slope `b`
-and the standard deviation of the deviations have priors measured on several sets of rated systems, so that a
-few calibrated models suffice; `a` has none. Beyond the range of the calibrated models people may react more
-steeply than the judge, so only the end of the interval that lies towards the range is stated there.
+and the standard deviation of the deviations have priors measured on several sets of rated systems; `a` has
+none. Beyond the rated range the interval is one-sided.
 """
 
 import math
@@ -42,8 +41,7 @@ Side = Literal["below", "above"]
 class TargetModel:
     """A model to estimate the level of: the judge's mean with its sampling variance, and own ratings if any.
 
-    `crowd` is nan and `noise` infinite for a model without ratings. `prompts` is how many its replies answer,
-    None where that is not to be asked.
+    `crowd` is nan and `noise` infinite without ratings. `prompts` is how many its replies answer, if known.
     """
 
     judge: float
@@ -68,8 +66,8 @@ class CalibratedModels:
     """Calibrated models with the judge's mean, the human mean, and the latter's sampling variance.
 
     Of one quantity: the share of a label, or a mean on a scale with these `bounds`. `shared` is the part of
-    the variances that all have in common, since the same people rated them: no line shows it, and a new model
-    does not have it. `prompt_variance` is that of the judge's scores from prompt to prompt within a model.
+    the variances that all have in common, since the same people rated them. `prompt_variance` is that of the
+    judge's scores from prompt to prompt within a model.
     """
 
     models: tuple[str, ...]
@@ -236,8 +234,7 @@ def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:
 def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     """Estimate the level of a model from the line, and from its own ratings if it has any.
 
-    Beyond the calibrated models the interval is one-sided: it reaches to the end of the scale. Undefined with
-    fewer than `LEAST_MODELS` calibrated models.
+    Beyond the calibrated models the interval reaches to the end of the scale.
 
     >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
     >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
@@ -272,9 +269,9 @@ def transport_difference(
 ) -> tuple[Estimate, float]:
     """Return one - other, and the probability that it is positive.
 
-    Each model has its own deviation from the line, and both share the line; `correlation` is that of the two
-    deviations, which is high for variants of one model. An `other` that people rated elsewhere is an estimate
-    of its own. `is_open` leaves the interval open away from 0: an unrated model lies beyond the rated range.
+    `correlation` is that of the two models' deviations from the line, high for variants of one model. An
+    `other` that people rated elsewhere is an estimate of its own. `is_open` leaves the interval open away
+    from 0: an unrated model is beyond the rated range.
     """
     targets = [item for item in (one, other) if isinstance(item, TargetModel)]
     if any(refusal(calibrated, item) for item in targets):
@@ -378,9 +375,8 @@ Conflict = Literal["hull", "ratings"]
 def find_conflict(calibrated: CalibratedModels, target: TargetModel) -> Conflict | None:
     """Return what resolves a conflict between a model's ratings and the line; None where there is none.
 
-    They conflict where they differ by more than their joint standard error: the judge may misjudge the model
-    wholly. Ratings more exact than the line then stand alone; else the interval holds those of both. Ratings
-    much less exact than the line show no conflict.
+    They conflict where they differ by more than their joint standard error. Ratings more exact than the line
+    then count alone; else the interval includes those of both. Much less exact ratings show no conflict.
     """
     if refusal(calibrated, target) is not None or not target.is_rated:
         return None
@@ -407,8 +403,8 @@ def sign_probability(
 ) -> float:
     """Return the probability that people prefer one of two unrated models to the other.
 
-    The judge's deviations from people are pooled: those measured on other sets, and the calibrated models'.
-    `error` is the standard error of the difference of the judge's logits over the choice of prompts.
+    The judge's deviations from people are pooled over other sets and the calibrated models. `error` is the
+    standard error of the difference of the judge's logits over the choice of prompts.
     """
     from scipy.special import stdtr
 
