@@ -26,7 +26,7 @@ from empathy_judge.data.records import (
     label_of,
     reply_features,
 )
-from empathy_judge.data.runs import read_manifest, read_object
+from empathy_judge.data.runs import read_manifest, read_object, read_summary
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.data.text import listed
 
@@ -237,6 +237,44 @@ def read_judged(
         )
         for name in list(judges or dict.fromkeys(named)) or (None,)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """A run's judgments and its summary."""
+
+    folder: Path
+    """the run's folder"""
+    label: str
+    """what distinguishes its models from those of the same name in other runs"""
+    judged: Judged
+    """the judge and its judgments"""
+    summary: Mapping[str, Any]
+    """the content of summary.json"""
+
+
+def read_judged_runs(folders: Sequence[Path], labels: Mapping[Path, str]) -> list[JudgedRun]:
+    """Read runs of one judge, labeled by `labels` or by the folders' names; refused if judges differ."""
+    runs = [
+        JudgedRun(
+            folder=folder,
+            label=labels.get(folder, folder.name),
+            judged=_read_run(folder),
+            summary=read_summary(folder),
+        )
+        for folder in folders
+    ]
+    judges = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in runs}
+    if len(judges) > 1:
+        one, other = list(judges.values())[:2]
+        names = (f"{item.judged.name} {item.judged.version}".strip() for item in (one, other))
+        raise UserError(
+            f"{one.folder} and {other.folder}: scored by {' and by '.join(names)}, whose shares are not "
+            "comparable; score both with one judge"
+        )
+    if len({item.folder.resolve() for item in runs}) < len(runs):
+        raise UserError(f"{max(folders, key=list(folders).count)}: passed twice; pass each run once")
+    return runs
 
 
 def judged_dimension(paths: Iterable[Path]) -> str:

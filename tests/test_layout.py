@@ -74,6 +74,21 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not silent
 
 
+def test_statistics_open_no_files() -> None:
+    """Files are opened by data; of calibration, only artifact names one: calibration.json, through data."""
+    opening = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "glob", "is_file"}
+    found = [
+        (name, node.lineno)
+        for name, path in MODULES.items()
+        if room_of(name) == "calibration" and not name.endswith(".artifact")
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Name) and node.id == "open")
+        or (isinstance(node, ast.Attribute) and node.attr in opening)
+        or (isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{PACKAGE}.data.readers"))
+    ]
+    assert not found
+
+
 def test_no_module_name_is_used_twice() -> None:
     names = Counter(path.name for path in MODULES.values() if path.name != "__init__.py")
     assert not {name: count for name, count in names.items() if count > 1}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
+from empathy_judge.calibration.artifact import Calibration, CalibrationChoice, find_calibration_of_runs
 from empathy_judge.calibration.comparison.differences import Difference, differences
 from empathy_judge.calibration.comparison.judged_models import (
     UNRESPONSIVE,
@@ -19,9 +19,7 @@ from empathy_judge.calibration.comparison.judged_models import (
     ComparisonSettings,
     JudgedModel,
     compared_level,
-    find_calibration_of_runs,
     judged_models,
-    read_runs,
 )
 from empathy_judge.calibration.comparison.published_models import (
     USUAL_DESIGN_EFFECT,
@@ -35,11 +33,12 @@ from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
 from empathy_judge.calibration.shares.tally import replies_digest
 from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, make_ids_unique
-from empathy_judge.data.rated_range import find_outside
+from empathy_judge.data.judgments import Judged, make_ids_unique, read_judged_runs
+from empathy_judge.data.rated_range import RatedRange, find_outside
 from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.rating_files.sheet import RatingSheet, SheetOptions
 from empathy_judge.data.records import UNNAMED_MODEL
+from empathy_judge.data.tables import validate
 
 MOST_SHOWN: Final = 6  # pairs whose replies are shown: those of four models
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "probably better": 0, "similar": 0, "worse": 1}
@@ -156,7 +155,7 @@ def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedC
 
 def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     """Compare judged models with each other, or with the baselines alone where there are any."""
-    runs = read_runs(request.paths, request.labels)
+    runs = read_judged_runs(request.paths, request.labels)
     sheet = RatingSheet(ratings=())
     if request.ratings:
         unique = make_ids_unique([run.judged for run in runs], [run.label for run in runs])
@@ -192,6 +191,8 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     times = Counter(model.known_as for model in models.values())
     calibrated = settings.calibrated[-1].models if settings.calibrated else ()
     judgments = [item for run in runs for item in run.judged.judgments]
+    row = runs[0].summary.get("rated")
+    rated_range = validate(RatedRange, row, f"{runs[0].folder / 'summary.json'}: rated") if row else None
     return ComparedRuns(
         judge=runs[0].judged,
         calibration=choice,
@@ -209,7 +210,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         first=next(iter(models)),
         are_variants=settings.are_variants,
         flags=find_flags(judgments),
-        outside=find_outside(judgments, runs[0].rated, choice.covers),
+        outside=find_outside(judgments, rated_range, choice.covers),
         few_raters=_few_raters(models.values()),
         notes=sheet.notes,
     )

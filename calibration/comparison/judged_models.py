@@ -7,21 +7,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
-from empathy_judge.calibration.artifact import (
-    CALIBRATION_FILE,
-    CalibrationChoice,
-    JudgeIdentity,
-    read_calibration,
-    take_fitting,
-    take_named,
-)
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
@@ -36,11 +26,8 @@ from empathy_judge.calibration.shares.ppi import (
 )
 from empathy_judge.calibration.shares.transport import LEAST_REPLIES, MIN_SHARE, CalibratedModels
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, read_judged
-from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.data.judgments import JudgedRun
 from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
-from empathy_judge.data.runs import read_summary
-from empathy_judge.data.tables import validate
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
 MARGIN: Final = 0.05  # the least difference of shares worth telling
@@ -196,61 +183,6 @@ def _paired(one: RatedModel, other: RatedModel, first: Floats, second: Floats) -
     return contrast(np.concatenate([first, second]), feature, clusters, strata=strata)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRun:
-    """A run to compare; `calibration` is the digest of the one that corrected its shares.
-
-    `label` distinguishes its models from those of the same name in other runs. `rated` is the rated range
-    that its judge was trained on, where known.
-    """
-
-    folder: Path
-    label: str
-    judged: Judged
-    calibration: str | None
-    rated: RatedRange | None
-    fits: Mapping[str, PromptFit]
-
-
-def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None) -> list[JudgedRun]:
-    """Read the runs, labeled by `labels` or by the folders' names.
-
-    Runs of several judges are refused: their shares do not compare.
-    """
-    runs = []
-    for folder in folders:
-        (judged,) = read_judged(folder, scale=LABELS)
-        summary = read_summary(folder)
-        row = summary.get("rated")
-        rated = validate(RatedRange, row, f"{folder / 'summary.json'}: rated") if row else None
-        runs.append(
-            JudgedRun(
-                folder=folder,
-                label=(labels or {}).get(folder, folder.name),
-                judged=judged,
-                calibration=summary.get("calibration"),
-                rated=rated,
-                fits={
-                    model["model"]: PromptFit.from_dict(model["fit"])
-                    for model in summary.get("models", ())
-                    if model.get("fit")
-                },
-            )
-        )
-    judges = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in runs}
-    if len(judges) > 1:
-        one, other = list(judges.values())[:2]
-        names = (f"{item.judged.name} {item.judged.version}".strip() for item in (one, other))
-        raise UserError(
-            f"{one.folder} and {other.folder}: scored by {' and by '.join(names)}, whose shares are not "
-            "comparable; score both with one judge"
-        )
-    if len({item.folder.resolve() for item in runs}) < len(runs):
-        twice = Counter(str(item.folder) for item in runs).most_common(1)[0][0]
-        raise UserError(f"{twice}: passed twice; pass each run once")
-    return runs
-
-
 def name_models(runs: Sequence[tuple[str, Collection[str]]]) -> list[dict[str, str]]:
     """Return the unique name of every model in each run, from the runs' labels and models.
 
@@ -279,6 +211,8 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
             by_id.setdefault(rating.id, []).append(rating)
     models: dict[str, JudgedModel] = {}
     for run, name_of in zip(runs, names, strict=True):
+        rows = run.summary.get("models", ())
+        fits = {row["model"]: PromptFit.from_dict(row["fit"]) for row in rows if row.get("fit")}
         by_model: dict[str, list[Judgment]] = {}
         for judgment in run.judged.judgments:
             judgments = by_model.setdefault(judgment.model, [])
@@ -288,7 +222,7 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
             name = name_of[model]
             if name in models:
                 raise UserError(f"{run.folder}: two run folders have this name and the model {model!r}")
-            models[name] = replace(_judged_model(name, model, judgments, by_id), fit=run.fits.get(model))
+            models[name] = replace(_judged_model(name, model, judgments, by_id), fit=fits.get(model))
     if ratings and not any(len(item.rated.item) for item in models.values()):
         raise UserError("--ratings: no rating matches a scored reply; use the ids of the runs")
     return models
@@ -328,29 +262,4 @@ def _judged_model(
         unscored=len(judgments) - len(scored),
         model=model,
         contents=tuple(item.content_digest for item in scored),
-    )
-
-
-def find_calibration_of_runs(
-    runs: Sequence[JudgedRun], wanted: str | None, *, weights: Path | None, today: date
-) -> CalibrationChoice:
-    """Find the calibration named, else the one the runs were scored with.
-
-    That one lies with a run, or with the shipped judge of this name in the folder `weights`.
-    """
-    first = runs[0].judged
-    judge = JudgeIdentity(name=first.name, version=first.version, rubric=first.rubric)
-    if wanted is not None:
-        return take_named(wanted, judge, today=today)
-    digests = {run.calibration for run in runs}
-    if digests == {None}:
-        return CalibrationChoice(calibration=None, note="the runs have no calibration")
-    shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
-    for path in (*(run.folder / CALIBRATION_FILE for run in runs), *shipped):
-        if path.is_file() and (calibration := read_calibration(path)).digest in digests:
-            return take_fitting(calibration, judge, today=today)
-    digest = next(filter(None, digests))
-    return CalibrationChoice(
-        calibration=None,
-        note=f"the runs' calibration {digest[:12]} was not found; pass it with --calibration",
     )
