@@ -1,6 +1,6 @@
 """`calibration.json`: the fitted calibration of one judge, the ratings behind it, and its expiry date."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
@@ -11,7 +11,6 @@ from empathy_judge.calibration.estimate import THESE_RATERS_ONLY, Estimate, Popu
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.files import digest_json, read_sealed, write_sealed
-from empathy_judge.data.judgments import JudgedRun
 from empathy_judge.data.rated_range import RatedRange
 from empathy_judge.data.records import LABELS, to_plain
 from empathy_judge.data.rubric import Rubric
@@ -213,26 +212,7 @@ def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date)
     return CalibrationChoice(calibration=calibration, note=note)
 
 
-def find_calibration_of_runs(
-    runs: Sequence[JudgedRun], wanted: str | None, *, weights: Path | None, today: date
-) -> CalibrationChoice:
-    """Find the calibration named, else the one the runs were scored with.
-
-    That one lies with a run, or with the shipped judge of this name in the folder `weights`.
-    """
-    first = runs[0].judged
-    judge = JudgeIdentity(name=first.name, version=first.version, rubric=first.rubric)
-    if wanted is not None:
-        return take_named(wanted, judge, today=today)
-    digests = {run.summary.get("calibration") for run in runs}
-    if digests == {None}:
-        return CalibrationChoice(calibration=None, note="the runs have no calibration")
-    shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
-    for path in (*(run.folder / CALIBRATION_FILE for run in runs), *shipped):
-        if path.is_file() and (calibration := read_calibration(path)).digest in digests:
-            return take_fitting(calibration, judge, today=today)
-    digest = next(filter(None, digests))
-    return CalibrationChoice(
-        calibration=None,
-        note=f"the runs' calibration {digest[:12]} was not found; pass it with --calibration",
-    )
+def find_saved(paths: Iterable[Path], digests: Collection[str | None]) -> Calibration | None:
+    """Return the first of these calibrations, where there are any, that has one of the digests."""
+    saved = (read_calibration(path) for path in paths if path.is_file())
+    return next((item for item in saved if item.digest in digests), None)

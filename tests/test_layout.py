@@ -84,7 +84,6 @@ def test_statistics_open_no_files() -> None:
         for node in ast.walk(parsed(path))
         if (isinstance(node, ast.Name) and node.id == "open")
         or (isinstance(node, ast.Attribute) and node.attr in opening)
-        or (isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{PACKAGE}.data.readers"))
     ]
     assert not found
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from empathy_judge.calibration.artifact import Calibration, CalibrationChoice, find_calibration_of_runs
+from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
 from empathy_judge.calibration.comparison.differences import Difference, differences
 from empathy_judge.calibration.comparison.judged_models import (
     UNRESPONSIVE,
@@ -19,6 +19,7 @@ from empathy_judge.calibration.comparison.judged_models import (
     ComparisonSettings,
     JudgedModel,
     compared_level,
+    find_calibration_of_runs,
     judged_models,
 )
 from empathy_judge.calibration.comparison.published_models import (

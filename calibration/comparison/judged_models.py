@@ -12,6 +12,14 @@ from typing import Final, Literal
 
 import numpy as np
 
+from empathy_judge.calibration.artifact import (
+    CALIBRATION_FILE,
+    CalibrationChoice,
+    JudgeIdentity,
+    find_saved,
+    take_fitting,
+    take_named,
+)
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
@@ -262,4 +270,29 @@ def _judged_model(
         unscored=len(judgments) - len(scored),
         model=model,
         contents=tuple(item.content_digest for item in scored),
+    )
+
+
+def find_calibration_of_runs(
+    runs: Sequence[JudgedRun], wanted: str | None, *, weights: Path | None, today: date
+) -> CalibrationChoice:
+    """Find the calibration named, else the one the runs were scored with.
+
+    That one lies with a run, or with the shipped judge of this name in the folder `weights`.
+    """
+    first = runs[0].judged
+    judge = JudgeIdentity(name=first.name, version=first.version, rubric=first.rubric)
+    if wanted is not None:
+        return take_named(wanted, judge, today=today)
+    digests = {run.summary.get("calibration") for run in runs}
+    if digests == {None}:
+        return CalibrationChoice(calibration=None, note="the runs have no calibration")
+    shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
+    beside = (*(run.folder / CALIBRATION_FILE for run in runs), *shipped)
+    if (calibration := find_saved(beside, digests)) is not None:
+        return take_fitting(calibration, judge, today=today)
+    digest = next(filter(None, digests))
+    return CalibrationChoice(
+        calibration=None,
+        note=f"the runs' calibration {digest[:12]} was not found; pass it with --calibration",
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy as np
 from empathy_judge.calibration.cluster import UNIT, t_intervals
 from empathy_judge.calibration.estimate import Estimate, Floats, estimate_of
 from empathy_judge.data.errors import UserError
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import LABELS
-from empathy_judge.data.studies import count_labels
 
+STUDY_COUNTS: Final = Path(__file__).parents[2] / "data" / "studies" / "empathy-study-counts.csv"
 PREFIX: Final = "study:"
 RATERS: Final = 200  # of each model, ten ratings each
 # By label, from ICC(1) within raters; not computable from the counts; a test checks them.
@@ -25,6 +27,20 @@ DESIGN_EFFECTS: Final = {
 }
 # For plans, where a calibration does not give its own: of language models' replies it is 1.8 to 2.5.
 USUAL_DESIGN_EFFECT: Final = 2.2
+
+
+def count_labels() -> dict[str, dict[str, int]]:
+    """Return how often people gave each label to every model of the study, in file order.
+
+    >>> count_labels()["human"]
+    {'Bad': 342, 'Okay': 672, 'Good': 986}
+    """
+    study: dict[str, dict[str, int]] = {}
+    for _, row in read_rows(STUDY_COUNTS):  # of one model and one emotion
+        counts = study.setdefault(str(row["system"]), dict.fromkeys(LABELS, 0))
+        for label in LABELS:
+            counts[label] += int(str(row[label.lower()]))
+    return study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

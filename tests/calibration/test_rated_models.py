@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from repository import SHARED
 from scipy import stats
 
-from empathy_judge.calibration.comparison.published_models import DESIGN_EFFECTS, published
+from empathy_judge.calibration.comparison.published_models import DESIGN_EFFECTS, STUDY_COUNTS, published
 from empathy_judge.calibration.comparison.rated_models import (
     RatedComparison,
     RatedGroup,
@@ -22,7 +22,6 @@ from empathy_judge.calibration.comparison.rated_models import (
 from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg, holm
 from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.records import LABELS, to_plain
-from empathy_judge.data.studies import STUDY_COUNTS
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 PAPER = ("human", "gpt-4", "llama-2-70b-chat", "gemini-1.0-pro", "mixtral-8x7b-instruct")

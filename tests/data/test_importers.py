@@ -11,13 +11,13 @@ from made_sets import write_external_sets
 from repository import dataset
 from rows import write_csv
 
+from empathy_judge.calibration.comparison.published_models import STUDY_COUNTS, count_labels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.importers import SOURCES, import_source
 from empathy_judge.data.importers.intake import Imported, SetAside
 from empathy_judge.data.importers.rated_conversations import PEOPLE, exchange_of, parse_transcript
 from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
 from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Rating, Turn
-from empathy_judge.data.studies import STUDY_COUNTS, count_labels
 from empathy_judge.data.tables import read_exchanges, read_ratings, write_rows
 from empathy_judge.training.rated_sets import EXTERNAL_SETS
 
