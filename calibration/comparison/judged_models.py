@@ -7,7 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
