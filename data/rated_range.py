@@ -3,6 +3,7 @@
 The same figures describe a judge's training replies and those that a calibration was fitted on.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -76,33 +77,29 @@ class OutsideCount:
         self.needs_situation = (
             calibration.situation > 0.5 if calibration else judge is not None and judge.situation > 0
         )
-        self.replies = self.outside = self.longer = self.later = self.markdown = self.bare = 0
+        self.counts: Counter[str] = Counter()
 
     def add(self, shape: ReplyShape | None) -> None:
         """Count the shape of a reply that has a label."""
         if not shape or not self.is_known:
             return
-        longer, later = shape["words"] > self.long, shape["turns"] > self.late
-        markdown = bool(shape["markdown"]) and not self.knows_markdown
-        self.replies += 1
-        self.longer += longer
-        self.later += later
-        self.markdown += markdown
-        self.outside += longer or later or markdown
-        self.bare += self.needs_situation and not shape["situation"]
+        found = {
+            "longer": shape["words"] > self.long,
+            "later": shape["turns"] > self.late,
+            "markdown": bool(shape["markdown"]) and not self.knows_markdown,
+        }
+        bare = self.needs_situation and not shape["situation"]
+        found |= {"replies": True, "outside": any(found.values()), "without_situation": bare}
+        for name, is_met in found.items():
+            self.counts[name] += is_met
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts and their bounds; empty where too few are outside to matter."""
-        if max(self.outside, self.bare) < max(1, WORTH * self.replies):
+        counts = self.counts
+        if max(counts["outside"], counts["without_situation"]) < max(1, WORTH * counts["replies"]):
             return {}
-        return {
-            "replies": self.replies,
-            "outside": self.outside,
-            "longer": {"count": self.longer, "than": self.long},
-            "later": {"count": self.later, "than": self.late},
-            "markdown": self.markdown,
-            "without_situation": self.bare,
-        }
+        bounds = {"longer": self.long, "later": self.late}
+        return dict(counts) | {name: {"count": counts[name], "than": bounds[name]} for name in bounds}
 
 
 def find_outside(
@@ -138,12 +135,11 @@ def say_outside(
             f"later in a conversation than rated ones ({later['than']:,} turns)": later["count"],
         }
         met = {kind: count for kind, count in kinds.items() if count}
-        if len(met) == 1:
-            how = f"are {next(iter(met))}"
-        else:
-            listed = ", ".join(f"{count:,} {kind}" for kind, count in met.items())
-            how = f"are outside the range that people rated ({listed})"
-        lines.append(f"{counts['outside']:,} of {total:,} {noun} {how}: their shares are less reliable.")
+        many = ", ".join(f"{count:,} {kind}" for kind, count in met.items())
+        how = (
+            f"are outside the range that people rated ({many})" if len(met) > 1 else f"are {next(iter(met))}"
+        )
+        lines.append(f"{counts['outside']:,} of {total:,} {noun} are {how}: their shares are less reliable.")
     if with_situations and counts["without_situation"] >= least:
         missing = f"{counts['without_situation']:,} of {total:,} {noun} have no `situation`"
         lines.append(f"{missing}, which the study's raters saw; shares may deviate by several points.")
