@@ -368,7 +368,7 @@ def _forest(findings: Sequence[Finding]) -> Figure:
         [
             Line(
                 name=item.audit,
-                figure=number(item.effect.value, 2, sign=True),
+                figure=f"{number(item.effect.value, 2, sign=True)}, {item.verdict}",
                 marks=(Mark("found" if item.verdict == "found" else "raw", item.effect),),
                 band=(-item.detectable, item.detectable) if isfinite(item.detectable) else None,
             )

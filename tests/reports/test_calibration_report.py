@@ -279,7 +279,7 @@ def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:
 
 
 def test_degenerate_drawings() -> None:
-    about = {"name": "a", "title": "t", "description": "d"}
+    about = {"name": "a", "title": "t"}
     nothing = Line(name="a", figure="undefined", marks=(Mark("judge", None),))
     for lines in ([], [nothing]):
         assert "<title" in dot_plot("c", lines, tick=str, **about).svg
