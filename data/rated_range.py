@@ -136,9 +136,7 @@ def say_outside(
         }
         met = {kind: count for kind, count in kinds.items() if count}
         many = ", ".join(f"{count:,} {kind}" for kind, count in met.items())
-        how = (
-            f"are outside the range that people rated ({many})" if len(met) > 1 else f"are {next(iter(met))}"
-        )
+        how = f"outside the range that people rated ({many})" if len(met) > 1 else next(iter(met))
         lines.append(f"{counts['outside']:,} of {total:,} {noun} are {how}: their shares are less reliable.")
     if with_situations and counts["without_situation"] >= least:
         missing = f"{counts['without_situation']:,} of {total:,} {noun} have no `situation`"
