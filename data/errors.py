@@ -53,7 +53,7 @@ class StaleCalibration(UserError):
 
 
 class BatchUnderWay(UserError):
-    """A batch that has no answers yet."""
+    """A batch that has no answers yet; the same command collects them later."""
 
     exit_code = 3
 

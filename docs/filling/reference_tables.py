@@ -166,7 +166,7 @@ def exit_codes() -> str:
             "A model is worse (`compare --check`), a regression (`nightly`), or a missed target "
             "(`robustness`).",
         ),
-        (3, "Inconclusive, or not finished yet: too few ratings, an inconclusive gate, a running batch."),
+        (3, "Inconclusive: too few ratings, an inconclusive gate."),
         (5, "No reply could be scored (`score`); `unscored` in judgments.jsonl has the reasons."),
         (141, "The reader of the output closed it, as `head -1` does."),
     ]
