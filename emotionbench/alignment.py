@@ -14,6 +14,7 @@ from empathy_judge.calibration.bootstrap import value_of
 from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg
 from empathy_judge.calibration.estimate import Estimate, Interval
 from empathy_judge.data.readers.table_rows import read_rows
+from empathy_judge.emotionbench import shift_tests
 from empathy_judge.emotionbench.questionnaires import (
     PEOPLE,
     Questionnaire,
@@ -22,16 +23,6 @@ from empathy_judge.emotionbench.questionnaires import (
     read_questionnaire,
     read_sheets,
     score_marks,
-)
-from empathy_judge.emotionbench.shift_tests import (
-    ALPHA,
-    Spread,
-    Test,
-    arrow,
-    clustered_test,
-    paired_test,
-    published_test,
-    spread,
 )
 from empathy_judge.emotionbench.situations import FACTOR_NAMES, HUMAN_NORMS, emotion_of
 
@@ -96,7 +87,7 @@ Norms = Mapping[str, NormRow]
 
 
 @dataclass(frozen=True, slots=True)
-class SheetLevel(Spread):
+class SheetLevel(shift_tests.Spread):
     """Scores of whole sheets; with those that lack marks the mean would be between `low` and `high`."""
 
     incomplete: int
@@ -117,7 +108,7 @@ class Shift:
     change_sd: float = nan  # people's: each has a change of their own
     bounds: Interval
     arrow: str
-    tests: dict[str, Test]
+    tests: dict[str, shift_tests.Test]
     effects: Mapping[str, float]
     people: Norm | None
 
@@ -187,7 +178,7 @@ class Alignment:
     notes: Sequence[str]
 
 
-def align(paths: Sequence[Path], *, alpha: float = ALPHA) -> Alignment:
+def align(paths: Sequence[Path], *, alpha: float = shift_tests.ALPHA) -> Alignment:
     """Align every model, variant and questionnaire in these files or folders of sheets.
 
     People come first, and are the norm where their sheets are given.
@@ -217,7 +208,7 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA) -> Alignment:
 
 
 def align_sheets(
-    sheets: Iterable[Sheet], questionnaire: Questionnaire, *, norms: Norms, alpha: float = ALPHA
+    sheets: Iterable[Sheet], questionnaire: Questionnaire, *, norms: Norms, alpha: float = shift_tests.ALPHA
 ) -> ModelAlignment:
     """Align one model, or the people, on one questionnaire."""
     scored = [ScoredSheet(sheet, score_marks(questionnaire, sheet.marks)) for sheet in sheets]
@@ -300,7 +291,7 @@ def _group_sheets(scored: Sequence[ScoredSheet], default: Sequence[ScoredSheet])
 
 def _measure_level(sheets: Sequence[ScoredSheet], scale: str) -> SheetLevel:
     scores = [item.scores[scale] for item in sheets]
-    known = spread([score.value for score in scores if score.value is not None])
+    known = shift_tests.spread([score.value for score in scores if score.value is not None])
     low, high = (
         float(np.mean([getattr(score, end) for score in scores])) if scores else nan
         for end in ("low", "high")
@@ -330,9 +321,9 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
     norm = people.norms.get(scale) if people else None
     default, evoked = (_measure_level(sheets, scale) for sheets in (group.default, group.evoked))
     by_pair = _pair_changes(group, scale)
-    changes = spread([*by_pair.values()])
-    paired = paired_test([*by_pair.values()])
-    published = paired if group.is_people else published_test(evoked, default, alpha=alpha)
+    changes = shift_tests.spread([*by_pair.values()])
+    paired = shift_tests.paired_test([*by_pair.values()])
+    published = paired if group.is_people else shift_tests.published_test(evoked, default, alpha=alpha)
     change = evoked.mean - default.mean
     return Shift(
         default=default,
@@ -340,7 +331,7 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
         change=change,
         change_sd=changes.sd if group.is_people else nan,
         bounds=Interval(evoked.low - default.high, evoked.high - default.low),
-        arrow=arrow(change, published.p, alpha=alpha),
+        arrow=shift_tests.arrow(change, published.p, alpha=alpha),
         tests={
             "published": published,
             "paired": paired,
@@ -354,17 +345,17 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
     )
 
 
-def _test_clusters(group: SheetGroup, scale: str, pairs: Mapping[str, float]) -> Test:
+def _test_clusters(group: SheetGroup, scale: str, pairs: Mapping[str, float]) -> shift_tests.Test:
     known = [item for item in group.evoked if item.scores[scale].value is not None]
     if group.is_people:
         known = [item for item in known if item.sheet.pair in pairs]
         changes = [pairs[item.sheet.pair or ""] for item in known]
-        return clustered_test(changes, [item.sheet.situation or "" for item in known])
+        return shift_tests.clustered_test(changes, [item.sheet.situation or "" for item in known])
     default = [value for item in group.default if (value := item.scores[scale].value) is not None]
     if len(default) < 2:
-        return Test(kind="clustered")
+        return shift_tests.Test(kind="clustered")
     values = [item.scores[scale].value or 0.0 for item in known]
-    return clustered_test(values, [item.sheet.situation or "" for item in known], default)
+    return shift_tests.clustered_test(values, [item.sheet.situation or "" for item in known], default)
 
 
 def _adjust(rows: Sequence[ShiftRow]) -> None:

@@ -25,26 +25,12 @@ from empathy_judge.calibration.estimate import UNDEFINED, Estimate
 from empathy_judge.calibration.prompt_fit import PromptFit
 from empathy_judge.data.errors import OperationalError, UserError, install_hint
 from empathy_judge.data.files import disk_errors
-from empathy_judge.nightly.schema import (
-    FINE,
-    METADATA,
-    NIGHTS,
-    SCHEMA,
-    TABLES,
-    VERSION,
-    ChangeResult,
-    GateResult,
-    ModelNight,
-    ModelResult,
-    Night,
-    NightRecord,
-    Shares,
-)
+from empathy_judge.nightly import schema
 
 BUSY_SECONDS: Final = 30.0  # how long to wait for another process that writes
 KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are stored
 LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
-KINDS: Final = ("results", *(name for name in TABLES if name != "models"))
+KINDS: Final = ("results", *(name for name in schema.TABLES if name != "models"))
 FIXES: Final = {  # by a part of SQLite's message
     "disk": "free some space on its disk, then run the command again; no data was lost",
     "readonly database": "change its permissions, or set another history",
@@ -160,7 +146,7 @@ class History:
 
     def add_night(
         self,
-        record: NightRecord,
+        record: schema.NightRecord,
         *,
         keep_judgments: int = KEPT_NIGHTS,
         pinned: Collection[str] = (),
@@ -171,19 +157,19 @@ class History:
         A night is known by its config and name. `instead` replaces a night that is there. Judgments are
         stored of the newest `keep_judgments` nights of the config and of those `pinned`.
         """
-        nights, judgments = NIGHTS.c, TABLES["judgments"][0]
+        nights, judgments = schema.NIGHTS.c, schema.TABLES["judgments"][0]
         of_config = sql.select(nights.id).where(nights.config == record.config)
         with self.transaction(writes=True) as connection:
             if instead:
                 same = (nights.config == record.config) & (nights.night == record.night)
-                connection.execute(sql.delete(NIGHTS).where(same))
+                connection.execute(sql.delete(schema.NIGHTS).where(same))
             dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-            added = dialect.insert(NIGHTS).values(_row(record, Night))
+            added = dialect.insert(schema.NIGHTS).values(_row(record, schema.Night))
             added = added.on_conflict_do_nothing(index_elements=["config", "night"])
             night_id = connection.scalar(added.returning(nights.id))
             if night_id is None:
                 return False
-            for name, (table, _) in TABLES.items():
+            for name, (table, _) in schema.TABLES.items():
                 if rows := [{"night_id": night_id, **_row(item)} for item in getattr(record, name)]:
                     connection.execute(table.insert(), rows)
             newest = of_config.order_by(nights.night.desc()).limit(max(keep_judgments, 0)).subquery()
@@ -191,24 +177,28 @@ class History:
             connection.execute(sql.delete(judgments).where(judgments.c.night_id.in_(old)))
         return True
 
-    def nights(self, *, config: str | None = None, last: int | None = None) -> list[Night]:
+    def nights(self, *, config: str | None = None, last: int | None = None) -> list[schema.Night]:
         """Return nights without their results, oldest first."""
         with self.transaction() as connection:
             return list(_read_nights(connection, config, last).values())
 
-    def night(self, config: str, night: str) -> NightRecord | None:
+    def night(self, config: str, night: str) -> schema.NightRecord | None:
         """Return one night with all its results."""
         with self.transaction() as connection:
-            asked = sql.select(NIGHTS).where(NIGHTS.c.config == config, NIGHTS.c.night == night)
+            asked = sql.select(schema.NIGHTS).where(
+                schema.NIGHTS.c.config == config, schema.NIGHTS.c.night == night
+            )
             row = connection.execute(asked).mappings().first()
             if row is None:
                 return None
-            about = _make(Night, dict(row))
+            about = _make(schema.Night, dict(row))
             results: dict[str, Any] = {
                 name: tuple(_read_records(connection, kind, {row["id"]: about})[row["id"]])
-                for name, (_, kind) in TABLES.items()
+                for name, (_, kind) in schema.TABLES.items()
             }
-        return NightRecord(**{item.name: getattr(about, item.name) for item in fields(Night)}, **results)
+        return schema.NightRecord(
+            **{item.name: getattr(about, item.name) for item in fields(schema.Night)}, **results
+        )
 
     def results(
         self,
@@ -216,7 +206,7 @@ class History:
         *where: sql.ColumnElement[bool],
         config: str | None = None,
         last: int | None = None,
-    ) -> list[tuple[Night, list[Row]]]:
+    ) -> list[tuple[schema.Night, list[Row]]]:
         """Return each night's records of one kind, such as `EmotionResult`, oldest night first."""
         with self.transaction() as connection:
             nights = _read_nights(connection, config, last)
@@ -225,27 +215,27 @@ class History:
 
     def all_series(
         self, *, config: str | None = None, last: int | None = None
-    ) -> dict[str, list[ModelNight]]:
+    ) -> dict[str, list[schema.ModelNight]]:
         """Return the nights of every model."""
-        is_wanted = TABLES["changes"][0].c.against == "baseline"
+        is_wanted = schema.TABLES["changes"][0].c.against == "baseline"
         changes = {
             (night.key, change.model): change
-            for night, found in self.results(ChangeResult, is_wanted, config=config, last=last)
+            for night, found in self.results(schema.ChangeResult, is_wanted, config=config, last=last)
             for change in found
         }
-        series: defaultdict[str, list[ModelNight]] = defaultdict(list)
-        for night, results in self.results(ModelResult, config=config, last=last):
+        series: defaultdict[str, list[schema.ModelNight]] = defaultdict(list)
+        for night, results in self.results(schema.ModelResult, config=config, last=last):
             for result in results:
                 change = changes.get((night.key, result.model))
-                series[result.model].append(ModelNight(night=night, result=result, change=change))
+                series[result.model].append(schema.ModelNight(night=night, result=result, change=change))
         return dict(sorted(series.items()))
 
-    def gates_not_fine(self, *, config: str, last: int) -> list[tuple[Night, GateResult]]:
+    def gates_not_fine(self, *, config: str, last: int) -> list[tuple[schema.Night, schema.GateResult]]:
         """Return all regressions, and of the newest nights all other outcomes that are not fine."""
-        outcome = TABLES["gates"][0].c.outcome
-        found = self.results(GateResult, outcome.not_in(FINE), config=config, last=last)
+        outcome = schema.TABLES["gates"][0].c.outcome
+        found = self.results(schema.GateResult, outcome.not_in(schema.FINE), config=config, last=last)
         newest = {night.night for night, _ in found}
-        old = self.results(GateResult, outcome == "regression", config=config)
+        old = self.results(schema.GateResult, outcome == "regression", config=config)
         found = [*((night, gates) for night, gates in old if night.night not in newest), *found]
         return [(night, gate) for night, gates in found for gate in gates]
 
@@ -253,10 +243,10 @@ class History:
         self, kind: str = "results", *, config: str | None = None, last: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield flat rows of one of `KINDS`, each with its night and config."""
-        record: type[Any] = ModelResult if kind == "results" else TABLES[kind][1]
+        record: type[Any] = schema.ModelResult if kind == "results" else schema.TABLES[kind][1]
         for night, items in self.results(record, config=config, last=last):
             for item in items:
-                row = _flat(night, item) if isinstance(item, ModelResult) else _row(item)
+                row = _flat(night, item) if isinstance(item, schema.ModelResult) else _row(item)
                 yield {"night": night.night, "config": night.config, **row}
 
     @contextmanager
@@ -295,25 +285,25 @@ def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[Histo
 def _make_tables(history: History) -> None:
     with history.transaction() as connection:
         version = _read_version(connection)
-    if version not in (0, VERSION):
+    if version not in (0, schema.VERSION):
         raise UserError(
-            f"{history.place}: a history of format {version}, and this version reads format {VERSION}: set "
-            "another history, and run the nights again with `nightly --night NAME`"
+            f"{history.place}: a history of format {version}, and this version reads format "
+            f"{schema.VERSION}: set another history, and run the nights again with `nightly --night NAME`"
         )
     if version == 0:
         with history.transaction(writes=True) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
             if _read_version(connection) == 0:  # else another process just made them
-                METADATA.create_all(connection)
-                connection.execute(SCHEMA.insert().values(version=VERSION))
+                schema.METADATA.create_all(connection)
+                connection.execute(schema.SCHEMA.insert().values(version=schema.VERSION))
 
 
 def _read_version(connection: sql.Connection) -> int:
     """Return the version of the tables; 0 if there are none yet."""
-    if not sql.inspect(connection).has_table(SCHEMA.name):
+    if not sql.inspect(connection).has_table(schema.SCHEMA.name):
         return 0
-    return connection.scalar(sql.select(SCHEMA.c.version)) or 0
+    return connection.scalar(sql.select(schema.SCHEMA.c.version)) or 0
 
 
 def _row(item: Any, record: type | None = None) -> dict[str, Any]:
@@ -346,18 +336,25 @@ def storable(value: Any) -> Any:
     return value
 
 
-def _read_nights(connection: sql.Connection, config: str | None, last: int | None) -> dict[int, Night]:
+def _read_nights(connection: sql.Connection, config: str | None, last: int | None) -> dict[int, schema.Night]:
     """Return nights by their number, oldest first."""
-    asked = sql.select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
-    rows = connection.execute(asked if config is None else asked.where(NIGHTS.c.config == config))
-    return {row["id"]: _make(Night, dict(row)) for row in reversed(rows.mappings().all())}
+    asked = (
+        sql.select(schema.NIGHTS)
+        .order_by(schema.NIGHTS.c.night.desc(), schema.NIGHTS.c.id.desc())
+        .limit(last)
+    )
+    rows = connection.execute(asked if config is None else asked.where(schema.NIGHTS.c.config == config))
+    return {row["id"]: _make(schema.Night, dict(row)) for row in reversed(rows.mappings().all())}
 
 
 def _read_records(
-    connection: sql.Connection, record: type[Row], nights: dict[int, Night], *where: sql.ColumnElement[bool]
+    connection: sql.Connection,
+    record: type[Row],
+    nights: dict[int, schema.Night],
+    *where: sql.ColumnElement[bool],
 ) -> defaultdict[int, list[Row]]:
     """Return the records of one kind by the number of their night, in the order of their keys."""
-    table = next(table for table, kind in TABLES.values() if kind is record)
+    table = next(table for table, kind in schema.TABLES.values() if kind is record)
     # From the first number to the last: a list of thousands would be too long a statement.
     among = table.c.night_id.between(min(nights, default=0), max(nights, default=-1))
     records: defaultdict[int, list[Row]] = defaultdict(list)
@@ -380,7 +377,7 @@ def _make(record: type[Row], row: dict[str, Any]) -> Row:
 def _decode(kind: Any, value: Any) -> Any:
     if kind is Estimate:
         return UNDEFINED if value is None else Estimate.from_dict(value)
-    if kind == Shares:
+    if kind == schema.Shares:
         return {label: Estimate.from_dict(share) for label, share in (value or {}).items()}
     if kind == PromptFit | None:
         return value and PromptFit.from_dict(value)
@@ -389,7 +386,7 @@ def _decode(kind: Any, value: Any) -> Any:
     return (value or {}) if get_origin(kind) is Mapping else value
 
 
-def _flat(night: Night, result: ModelResult) -> dict[str, Any]:
+def _flat(night: schema.Night, result: schema.ModelResult) -> dict[str, Any]:
     """Return one model's night as one row: a column for each figure."""
     row = {name: getattr(result, name) for name in ("model", "served", "responses", "n")}
     row |= {"unscored": result.missing, "reasons": dict(result.unscored)}

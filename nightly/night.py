@@ -24,39 +24,22 @@ from empathy_judge.data.files import locked
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.nightly import measure, schema
 from empathy_judge.nightly.changes import SIDES, ModelChange, change_since, judge_shift, pair
 from empathy_judge.nightly.config import NightlyConfig
 from empathy_judge.nightly.dashboard.build import build_dashboard
 from empathy_judge.nightly.gates import CheckedModel, check_gates, gravest
 from empathy_judge.nightly.history import History, open_history
-from empathy_judge.nightly.measure import (
-    Clock,
-    MeasuredModel,
-    NightSetup,
-    date_of,
-    measure,
-    measure_anchors,
-    set_up_night,
-)
 from empathy_judge.nightly.output import FinishedNight, check_outcomes
-from empathy_judge.nightly.schema import (
-    Against,
-    AnchorResult,
-    EmotionResult,
-    JudgedResponse,
-    Label,
-    ModelNight,
-    ModelResult,
-    NightRecord,
-    Outcome,
-)
 from empathy_judge.reports.comparison.pair_sentences import describe_pair
 from empathy_judge.reports.outputs import write_junit
 
 BUSY: Final = "another process is running this night; wait until it is done"
 
 
-def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = False) -> FinishedNight:
+def run_night(
+    config: NightlyConfig, *, night: str, clock: measure.Clock, again: bool = False
+) -> FinishedNight:
     """Run or resume a night, or read it from the history; `again` scores it again and replaces it."""
     with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
         there = history.night(config.name, night)
@@ -68,7 +51,7 @@ def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = 
                 )
             is_new = False
         else:
-            setup = set_up_night(config, night, clock=clock, again=again)
+            setup = measure.set_up_night(config, night, clock=clock, again=again)
             record, pinned = make_record(history, setup)
             is_new = history.add_night(record, pinned=pinned, instead=there is not None)
         stored = history.night(config.name, night)  # a night prints the same whenever it is asked for
@@ -80,17 +63,17 @@ def run_night(config: NightlyConfig, *, night: str, clock: Clock, again: bool = 
     return FinishedNight(record=stored, is_new=is_new)
 
 
-def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[str]]:
+def make_record(history: History, setup: measure.NightSetup) -> tuple[schema.NightRecord, set[str]]:
     """Measure the night and compare it with the history; also return the nights whose responses to keep."""
     config, started = setup.config, setup.clock()
     check_baseline(history, setup)
-    anchors, anchors_cost = measure_anchors(setup)
+    anchors, anchors_cost = measure.measure_anchors(setup)
     earlier = read_earlier(history, setup)
-    measured: dict[str, MeasuredModel] = {}
+    measured: dict[str, measure.MeasuredModel] = {}
     failed: dict[str, str] = {}
     for entry in config.models:
         try:
-            measured[entry.name] = measure(entry, setup)
+            measured[entry.name] = measure.measure(entry, setup)
         except OperationalError as error:
             failed[entry.name] = str(error)
     judged = [item for model in measured.values() for item in model.judged]
@@ -103,7 +86,7 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     }
     checked = [
         CheckedModel(
-            result=measured[name].result if name in measured else ModelResult(model=name, n=0),
+            result=measured[name].result if name in measured else schema.ModelResult(model=name, n=0),
             unit=config.unit,
             changes=changes.get(name, {}),
             stale=setup.stale,
@@ -112,10 +95,10 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         for name in earlier
     ]
     gates = check_gates(config.gates, checked)
-    gateless: dict[Outcome, Collection[str]] = {"failed": failed, "regression": unresponsive}
+    gateless: dict[schema.Outcome, Collection[str]] = {"failed": failed, "regression": unresponsive}
     outcomes = (*(item.outcome for item in gates), *(kind for kind, names in gateless.items() if names))
     status = gravest(outcomes) or "pass"
-    record = NightRecord(
+    record = schema.NightRecord(
         config=config.name,
         night=setup.night,
         started=started.isoformat(),
@@ -148,19 +131,21 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     return record, pinned
 
 
-def sum_emotions(judged: Iterable[JudgedResponse]) -> Iterable[EmotionResult]:
+def sum_emotions(judged: Iterable[schema.JudgedResponse]) -> Iterable[schema.EmotionResult]:
     """Sum the probabilities by model and emotion; responses without an emotion are in none."""
-    groups: defaultdict[tuple[str, str], list[JudgedResponse]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[schema.JudgedResponse]] = defaultdict(list)
     for item in judged:
         if item.emotion is not None and item.good is not None:
             groups[item.model, item.emotion].append(item)
     for (model, emotion), items in sorted(groups.items()):
         sums = {name: sum(getattr(item, name) for item in items) for name in map(str.lower, LABELS)}
         rounded = {name: round(total, 6) for name, total in sums.items()}
-        yield EmotionResult(model=model, emotion=emotion, n=len(items), **rounded)
+        yield schema.EmotionResult(model=model, emotion=emotion, n=len(items), **rounded)
 
 
-def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> tuple[str, ...]:
+def compare_with_study(
+    setup: measure.NightSetup, measured: Sequence[measure.MeasuredModel]
+) -> tuple[str, ...]:
     """Return sentences that compare models with those of the crowd study; none without a calibration."""
     calibration = setup.correction.calibration
     if not measured or not setup.config.study or calibration is None:
@@ -173,7 +158,7 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
         weights=WEIGHTS,
     )
     # By the night's own date, so that one resumed after midnight ends as it would have before.
-    compared = compare_runs(question, today=date_of(setup.night, setup.clock))
+    compared = compare_runs(question, today=measure.date_of(setup.night, setup.clock))
     refused: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     sentences = []
     for models_pair in compared.pairs:
@@ -193,7 +178,7 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
 class PastNight:
     """What a change is measured against: responses of these `nights`, and their share of `unscored` ones."""
 
-    record: NightRecord
+    record: schema.NightRecord
     nights: tuple[str, ...]
     unscored: float
 
@@ -205,11 +190,11 @@ class EarlierNights:
     The baseline has the responses of all nights it is averaged over.
     """
 
-    past: Mapping[Against, PastNight]
-    sums: Mapping[Label, Sequence[NightSums]]
+    past: Mapping[schema.Against, PastNight]
+    sums: Mapping[schema.Label, Sequence[NightSums]]
 
 
-def check_baseline(history: History, setup: NightSetup) -> None:
+def check_baseline(history: History, setup: measure.NightSetup) -> None:
     """Refuse a pinned night that is missing, deleted or of another judge: gates would silently be skipped."""
     config, pinned = setup.config, setup.config.baseline
     if pinned is None or pinned >= setup.night:
@@ -232,7 +217,7 @@ def check_baseline(history: History, setup: NightSetup) -> None:
         raise UserError(f"{place}: the replies of {pinned!r} are no longer stored; set a newer night")
 
 
-def describe_new_judge(history: History, setup: NightSetup) -> str | None:
+def describe_new_judge(history: History, setup: measure.NightSetup) -> str | None:
     """Return a sentence where the judge is another than on the night before."""
     before = [night for night in history.nights(config=setup.config.name) if night.night < setup.night]
     if not before or before[-1].judge_key == setup.judge_key:
@@ -244,12 +229,12 @@ def describe_new_judge(history: History, setup: NightSetup) -> str | None:
     )
 
 
-def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights]:
+def read_earlier(history: History, setup: measure.NightSetup) -> dict[str, EarlierNights]:
     """Return each model's last night, baseline and sums, of nights by tonight's judge."""
     config, series = setup.config, history.all_series(config=setup.config.name)
 
     @cache
-    def read(night: str) -> NightRecord:
+    def read(night: str) -> schema.NightRecord:
         record = history.night(config.name, night)
         assert record is not None
         return record
@@ -271,7 +256,7 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
             if not judge_shift(night.anchors, before=pinned[0], min_drift=config.min_judge_drift).moved
         ]
         unscored = {point.night.night: point.result.unscored_share or 0.0 for point in before}
-        past: dict[Against, PastNight] = {}
+        past: dict[schema.Against, PastNight] = {}
         sums = []
         if unmoved:
             names = tuple(night.night for night in unmoved)
@@ -288,7 +273,10 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
 
 
 def changes_of(
-    measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
+    measured: measure.MeasuredModel,
+    earlier: EarlierNights,
+    setup: measure.NightSetup,
+    anchors: Sequence[schema.AnchorResult],
 ) -> dict[str, ModelChange]:
     """Return a model's changes since its baseline and since its last night, if it has them."""
     model, changes = measured.result.model, dict[str, ModelChange]()
@@ -309,8 +297,11 @@ def changes_of(
 
 
 def _sums(
-    point: ModelNight, baseline: PastNight, setup: NightSetup, read: Callable[[str], NightRecord]
-) -> Mapping[Label, NightSums] | None:
+    point: schema.ModelNight,
+    baseline: PastNight,
+    setup: measure.NightSetup,
+    read: Callable[[str], schema.NightRecord],
+) -> Mapping[schema.Label, NightSums] | None:
     """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
     stored = point.change
     if stored is not None and stored.nights == baseline.nights:

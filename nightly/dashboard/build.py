@@ -22,15 +22,7 @@ from empathy_judge.nightly.dashboard.views import ModelSeries, ModelTonight, Nig
 from empathy_judge.nightly.history import History
 from empathy_judge.nightly.output import describe_unresponsive
 from empathy_judge.nightly.schema import JudgedResponse, Night
-from empathy_judge.reports.charts import (
-    Line,
-    Mark,
-    dot_plot,
-    line_chart,
-    percent_tick,
-    signed_tick,
-    visible,
-)
+from empathy_judge.reports import charts
 from empathy_judge.reports.highlight import as_html
 from empathy_judge.reports.page import Figure
 from empathy_judge.reports.render import TEMPLATES as REPORT_TEMPLATES
@@ -50,7 +42,7 @@ LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
     "Bad": "people",
 }
 POINTS: Final[Mapping[str, Any]] = {
-    "tick": lambda value: signed_tick(100 * value),
+    "tick": lambda value: charts.signed_tick(100 * value),
     "show": points,
     "reference": 0.0,
 }
@@ -199,10 +191,10 @@ def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
 def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
     """Return the changes of all models with tonight's intervals, in points; None where there is none."""
     lines = [
-        Line(
+        charts.Line(
             name=item.model.name,
             figure=points(item.change.shown),
-            marks=(Mark("found" if item.is_worse else "judge", item.change.shown),),
+            marks=(charts.Mark("found" if item.is_worse else "judge", item.change.shown),),
             band=None if item.limit is None else (-math.inf, -item.limit / 100),
         )
         for item in tonight
@@ -210,7 +202,7 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
     ][:DRAWN]
     if not lines:
         return None
-    return dot_plot(
+    return charts.dot_plot(
         f"Change of the Good share since {views.name_baseline(tonight)}, in points",
         lines,
         name="changes",
@@ -257,7 +249,7 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
                 at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
                 for at, night in nights.items()
             },
-            tick=percent_tick,
+            tick=charts.percent_tick,
             show=lambda item: views.per_cent(item.value),
             reference=0.0,
         ),
@@ -300,7 +292,7 @@ def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, captio
         model=model if label == "Good" else None,
         look=LOOKS[label],
         behind=judged if model.kind == "corrected" else [],
-        tick=percent_tick,
+        tick=charts.percent_tick,
         show=percent,
     )
 
@@ -324,7 +316,7 @@ def _nightly_chart(
             at: "; " + " ".join(item.sentence for item in model.findings[at] if item.outcome == "regression")
             for at in flagged
         }
-    return line_chart(
+    return charts.line_chart(
         caption,
         [night.night for night in series.nights[start:]],
         [
@@ -342,7 +334,7 @@ def _nightly_chart(
 
 def snippet(text: str) -> str:
     """Return the start of a text, on one line."""
-    text = " ".join(visible(text).split())
+    text = " ".join(charts.visible(text).split())
     return text if len(text) <= SNIPPET else text[: SNIPPET - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -360,7 +352,10 @@ def marked(item: JudgedResponse) -> str | None:
     if not pairs or "".join(text for text, *_ in pairs).split() != item.response.split():
         return None
     parts = tuple(
-        Part(visible(text), *(float(value) if isinstance(value, int | float) else None for value in effects))
+        Part(
+            charts.visible(text),
+            *(float(value) if isinstance(value, int | float) else None for value in effects),
+        )
         for text, *effects in pairs
     )
     return as_html(Explanation(id=item.id, model=item.model, score=item.score, parts=parts))

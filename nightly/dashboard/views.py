@@ -20,19 +20,11 @@ from empathy_judge.calibration.estimate import Estimate, estimate_of
 from empathy_judge.calibration.monitoring.drift import is_beyond, paired_change
 from empathy_judge.data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
 from empathy_judge.data.text import UNDEFINED, money, percent, points, show, slug
+from empathy_judge.nightly import schema
 from empathy_judge.nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from empathy_judge.nightly.gates import gravest, severity
 from empathy_judge.nightly.history import History
 from empathy_judge.nightly.output import sentences
-from empathy_judge.nightly.schema import (
-    AnchorResult,
-    ChangeResult,
-    EmotionResult,
-    GateResult,
-    ModelResult,
-    Night,
-    Outcome,
-)
 from empathy_judge.reports.page import Cell, Table, row
 
 ShareKind = Literal["corrected", "raw"]
@@ -52,9 +44,9 @@ class ModelSeries:
 
     name: str
     kind: ShareKind
-    points: tuple[ModelResult | None, ...]
-    changes: tuple[ChangeResult | None, ...]
-    findings: Mapping[int, Sequence[GateResult]]
+    points: tuple[schema.ModelResult | None, ...]
+    changes: tuple[schema.ChangeResult | None, ...]
+    findings: Mapping[int, Sequence[schema.GateResult]]
 
     @property
     def page(self) -> str:
@@ -62,7 +54,7 @@ class ModelSeries:
         return f"model-{slug(self.name)}.html"
 
     @property
-    def newest(self) -> ModelResult:
+    def newest(self) -> schema.ModelResult:
         """The newest night it took part in."""
         return next(point for point in reversed(self.points) if point is not None)
 
@@ -112,10 +104,10 @@ class NightSeries:
     `pooled` nights.
     """
 
-    nights: tuple[Night, ...]
+    nights: tuple[schema.Night, ...]
     left_out: int
     models: tuple[ModelSeries, ...]
-    tonight: tuple[GateResult, ...]
+    tonight: tuple[schema.GateResult, ...]
     sentences: tuple[str, ...]
     emotions: Mapping[tuple[str, str], PooledShare]
     pooled: int
@@ -128,7 +120,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
     config = every[-1].config if every else ""
     nights = tuple(history.nights(config=config, last=last))
     index = {night.night: at for at, night in enumerate(nights)}
-    findings: defaultdict[str, dict[int, list[GateResult]]] = defaultdict(dict)
+    findings: defaultdict[str, dict[int, list[schema.GateResult]]] = defaultdict(dict)
     for night, gate in history.gates_not_fine(config=config, last=FOUND_NIGHTS):
         if night.night in index:
             findings[gate.model].setdefault(index[night.night], []).append(gate)
@@ -148,11 +140,13 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
             )
         )
     record = history.night(*nights[-1].key) if nights else None
-    pooled = [rows for _, rows in history.results(EmotionResult, config=config, last=POOLED_NIGHTS)]
-    by_emotion: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
+    pooled = [rows for _, rows in history.results(schema.EmotionResult, config=config, last=POOLED_NIGHTS)]
+    by_emotion: defaultdict[tuple[str, str], list[schema.EmotionResult]] = defaultdict(list)
     for item in chain.from_iterable(pooled):
         by_emotion[item.model, item.emotion].append(item)
-    anchors = {night.key: rows for night, rows in history.results(AnchorResult, config=config, last=last)}
+    anchors = {
+        night.key: rows for night, rows in history.results(schema.AnchorResult, config=config, last=last)
+    }
     shifts = judge_shifts([anchors.get(night.key, []) for night in nights], nights)
     return NightSeries(
         nights=nights,
@@ -166,7 +160,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
     )
 
 
-def pool(rows: Sequence[EmotionResult]) -> PooledShare:
+def pool(rows: Sequence[schema.EmotionResult]) -> PooledShare:
     """Pool one model's nights under one emotion.
 
     The interval is Wilson's with the number of prompts of one night, because the nights share the prompts.
@@ -177,7 +171,7 @@ def pool(rows: Sequence[EmotionResult]) -> PooledShare:
     return PooledShare(estimate_of(share, float(low), float(high)), prompts)
 
 
-def share_of(result: ModelResult | None, kind: ShareKind, label: str = "Good") -> Estimate:
+def share_of(result: schema.ModelResult | None, kind: ShareKind, label: str = "Good") -> Estimate:
     """Return a label's share, undefined on a night without one."""
     shares = {} if result is None else result.corrected if kind == "corrected" else result.raw
     return shares.get(label, NO_ESTIMATE)
@@ -188,7 +182,7 @@ def is_known(estimate: Estimate) -> bool:
     return math.isfinite(estimate.value)
 
 
-def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
+def new_instruments(nights: Sequence[schema.Night]) -> dict[int, str]:
     """Return a note for each night, by its index, on which another judge or calibration was used first."""
     marks = {}
     for at, (before, night) in enumerate(pairwise(nights), start=1):
@@ -216,7 +210,7 @@ def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -
 
 
 def judge_shifts(
-    anchors: Sequence[Sequence[AnchorResult]], nights: Sequence[Night]
+    anchors: Sequence[Sequence[schema.AnchorResult]], nights: Sequence[schema.Night]
 ) -> Iterator[AnchorShift | None]:
     """Compare each night's anchors with the first night of the same set; all intervals hold at once."""
     first: dict[str, tuple[str, dict[str, float]]] = {}
@@ -238,7 +232,7 @@ class ModelTonight:
 
     model: ModelSeries
     outcome: str
-    change: ChangeResult | None
+    change: schema.ChangeResult | None
     limit: float | None
 
     @property
@@ -365,7 +359,9 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
     ]
 
 
-def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, ModelResult, Outcome | None]]:
+def night_rows(
+    series: NightSeries, model: ModelSeries
+) -> list[tuple[str, schema.ModelResult, schema.Outcome | None]]:
     """Return a model's newest nights, newest first, and the gravest outcome on each."""
     return [
         (series.nights[at].night, result, gravest(item.outcome for item in model.findings.get(at, ())))
@@ -374,7 +370,7 @@ def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, Model
     ]
 
 
-def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateResult]]:
+def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, schema.GateResult]]:
     """Return the findings of gates on a model, newest first."""
     rows = [
         (series.nights[at].night, item)
@@ -386,7 +382,7 @@ def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateRes
     return rows[:LOGGED]
 
 
-def show_fit(result: ModelResult) -> str:
+def show_fit(result: schema.ModelResult) -> str:
     """Return the prompt fit with its interval."""
     return show(result.fit.estimate if result.fit else None)
 
