@@ -15,9 +15,7 @@ HEAD = "head"  # the recipe of an output layer
 # The options that act in each use of the command; any other is refused.
 WITH_HEAD = {"exchanges", "ratings", "recipe", "out", "as_json"}
 WITH_CARD = {"exchanges", "ratings", "from_card", "out", "sets", "texts", "device", "as_json"}
-WITH_RECIPE = {*WITH_HEAD, "base", "seed", "sets", "texts", "device"}
-WITH_CROSS_VALIDATION = {*WITH_RECIPE, "cross_validate", "part"}
-WITH_JUDGE = {*WITH_RECIPE, "cv_results", "card_text", "average_with_default"}
+WITH_CROSS_VALIDATION = {*WITH_HEAD, "cross_validate", "base", "seed", "sets", "texts", "device"}
 KEPT = "trained networks are saved; the one in progress, and predictions of a finished judge, are not"
 
 
@@ -43,11 +41,6 @@ KEPT = "trained networks are saved; the one in progress, and predictions of a fi
 @click.option(
     "--cross-validate", is_flag=True, help="Evaluate the settings on held-out data instead of making a judge."
 )
-@click.option(
-    "--part",
-    type=click.IntRange(min=0),
-    help="Train only this part of a cross-validation, to divide the work.",
-)
 @click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
 @click.option("--cv-results", type=FILE, help="Folder of a cross-validation, whose figures the card gets.")
@@ -70,7 +63,6 @@ def train(
     from_card: Path | None,
     out: Path,
     cross_validate: bool,
-    part: int | None,
     sets: Path | None,
     texts: tuple[Path, ...],
     cv_results: Path | None,
@@ -120,8 +112,6 @@ def train(
         return _fit_head(exchanges, ratings, out, as_json=as_json)
     elif cross_validate:
         allow(WITH_CROSS_VALIDATION, "--cross-validate, which makes no judge")
-    else:
-        allow(WITH_JUDGE, "the making of a judge, but with --cross-validate")
     from dataclasses import replace
 
     from empathy_judge.reports.progress import progress, training_steps
@@ -152,7 +142,7 @@ def train(
     with interruptible(KEPT):
         if cross_validate:
             result = cross_validation.cross_validate(
-                data, recipes, out, part=part, device=device, on_split=on_split, on_step=on_step
+                data, recipes, out, device=device, on_split=on_split, on_step=on_step
             )
         elif from_card:
             folder = from_card if from_card.is_dir() else from_card.parent
@@ -165,8 +155,6 @@ def train(
             about: dict[str, Any] = {"text": make.card_text(card_text), "is_averaged": average_with_default}
             result = make.make_judge(data, recipes, out, rows=rows, device=device, progress=on_step, **about)
     if cross_validate:
-        if not result:
-            return say(f"part {part} is done; the figures follow when all parts are")
         if as_json:
             return click.echo(json.dumps(result, indent=2))
         say("\n".join(evaluation_lines(result)))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -48,14 +48,8 @@ EVALUATED_ITEMS = 1000  # of a set, at most, that a finished judge predicts
 EVALUATED_REPLIES = 6  # of a conversation, likewise
 HUMAN = "human"
 Ratings = Sequence[RatedExchange]
+Predict = Callable[[Sequence[Exchange]], np.ndarray]  # probabilities of Bad, Okay and Good: [exchanges, 3]
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
-
-
-class Predictor(Protocol):
-    """Trained networks, or a finished judge."""
-
-    def predict(self, exchanges: Sequence[Exchange]) -> np.ndarray:
-        """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,15 +238,13 @@ def cross_validate(
     recipes: Sequence[Recipe],
     folder: Path,
     *,
-    part: int | None = None,
     device: str = "cpu",
     on_split: OnSplit = lambda name, number, total: None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Train once for each held-out part, predict it, and return every metric with intervals and baselines.
 
-    The predictions of a finished split are saved, so the same call resumes an interrupted one. With `part`
-    only that split is trained, so processes can share the work; nothing is returned until all are done.
+    The predictions of a finished split are saved, so the same call resumes an interrupted one.
     """
     from empathy_judge.training.fine_tune import train_judge
 
@@ -264,14 +256,10 @@ def cross_validate(
         )
     check_plan(folder, {"protocol": HELD_OUT, **plan_training(data, recipes)}, kind="cross-validation")
     for number, split in enumerate(splits):
-        path = folder / f"{split.name}.jsonl"
-        if path.exists() or part not in (None, number):
-            continue
-        on_split(split.name, number, len(splits))
-        trained = train_judge(split.train, recipes, device=device, progress=on_step)
-        write_rows(path, predict_split(split, trained))
-    if any(not (folder / f"{split.name}.jsonl").exists() for split in splits):
-        return {}
+        if not (path := folder / f"{split.name}.jsonl").exists():
+            on_split(split.name, number, len(splits))
+            trained = train_judge(split.train, recipes, device=device, progress=on_step)
+            write_rows(path, predict_split(split, trained.predict))
     evaluation = measure_rows(read_rows(folder))
     write_object(folder / EVALUATION, evaluation)
     return evaluation
@@ -351,22 +339,22 @@ def plan_training(data: TrainingData, recipes: Sequence[Recipe]) -> dict[str, An
     }
 
 
-def predict_split(split: Split, trained: Predictor) -> list[dict[str, Any]]:
+def predict_split(split: Split, predict: Predict) -> list[dict[str, Any]]:
     """Return one row for everything that is held out, each with the protocol that it belongs to."""
     rated = {RATERS_APART: split.raters, MODEL_APART: split.models}
     rows = [
         {"protocol": protocol, "split": split.name, **row}
         for protocol, ratings in rated.items()
-        for row in _predict_ratings(split, ratings, trained)
+        for row in _predict_ratings(split, ratings, predict)
     ]
-    rows += ({"protocol": RELEVANCE, **row} for row in _predict_wrong_prompts(split, trained))
-    return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split, trained)]
+    rows += ({"protocol": RELEVANCE, **row} for row in _predict_wrong_prompts(split, predict))
+    return rows + [{"protocol": SETS_APART, **row} for row in _predict_items(split, predict)]
 
 
-def _predict_items(split: Split, trained: Predictor) -> list[dict[str, Any]]:
+def _predict_items(split: Split, predict: Predict) -> list[dict[str, Any]]:
     """Return one row for each item, with the mean prediction over its replies, and that of TF-IDF."""
     replies = [exchange for item in split.items for exchange in item.exchanges]
-    predicted = iter(trained.predict(replies))
+    predicted = iter(predict(replies))
     others: list[dict[str, float]] = [{} for _ in split.items]
     if split.train.ratings and replies:
         rows = [RatedExchange(exchange=exchange, target=()) for exchange in replies]
@@ -378,14 +366,14 @@ def _predict_items(split: Split, trained: Predictor) -> list[dict[str, Any]]:
     ]
 
 
-def _predict_ratings(split: Split, ratings: Ratings, trained: Predictor) -> list[dict[str, Any]]:
+def _predict_ratings(split: Split, ratings: Ratings, predict: Predict) -> list[dict[str, Any]]:
     """Return one row for each held-out rating, with the predictions of the judge and of the baselines."""
     if not (exchanges := [rated.exchange for rated in ratings]):
         return []
-    predictions = {JUDGE: trained.predict(exchanges)}
+    predictions = {JUDGE: predict(exchanges)}
     # Where ratings are only evaluated, baselines would be fitted to what they predict.
     if STUDY not in split.train.evaluated:
-        predictions |= {name: predict(split.train.ratings, ratings) for name, predict in BASELINES.items()}
+        predictions |= {name: fit(split.train.ratings, ratings) for name, fit in BASELINES.items()}
     return [
         {
             "id": rated.exchange.id,
@@ -398,7 +386,7 @@ def _predict_ratings(split: Split, ratings: Ratings, trained: Predictor) -> list
     ]
 
 
-def _predict_wrong_prompts(split: Split, trained: Predictor) -> list[dict[str, Any]]:
+def _predict_wrong_prompts(split: Split, predict: Predict) -> list[dict[str, Any]]:
     """Return one row for each held-out reply: as it was, under another prompt, and replaced by a constant."""
     chance = random.Random(0)
     exchanges = [rated.exchange for rated in split.raters]
@@ -410,7 +398,7 @@ def _predict_wrong_prompts(split: Split, trained: Predictor) -> list[dict[str, A
         "other": [under_another(exchange, exchanges, chance) for exchange in exchanges],
         "constant": [replace(each, response=chance.choice(constants).text) for each in exchanges],
     }
-    predicted = {name: trained.predict(each) for name, each in shown.items()}
+    predicted = {name: predict(each) for name, each in shown.items()}
     return [
         {"batch": rated.batch, **{name: _rounded(table[index]) for name, table in predicted.items()}}
         for index, rated in enumerate(split.raters)

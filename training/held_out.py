@@ -138,18 +138,7 @@ def evaluate_held_out(
 ) -> dict[str, HeldOutEvaluation]:
     """Evaluate every judge on the same rows and the same draws: by response, by model, and over models.
 
-    By response, with labels fixed before the bootstrap:
-
-    - `qwk`: quadratic kappa of the rating and a label, cut from the expected score so that in each split the
-      labels are as frequent as the ratings outside it;
-    - `label_qwk`: the same of the label that the judge gives;
-    - `spearman`: of the rating and the expected score;
-    - `balanced_accuracy`: of the label whose probability is highest relative to its mean over the split;
-    - `auc_good`, `auc_bad`: by the probability of Good and of Bad;
-    - `log_loss`.
-
-    Ranks are taken over all splits together, so a level that shifts from split to split is penalized. With
-    fewer than two batches there are no intervals.
+    Ranks are taken over all splits together, so a level that shifts from split to split is penalized.
     """
     batches, drawn = draw_batches(next(iter(judges.values())).batch, draws)
     return {
@@ -170,6 +159,7 @@ def evaluate_held_out(
 
 
 def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
+    """Return the statistics by response, with labels fixed before the bootstrap."""
     ratings, probabilities, split = held_out.rating, held_out.probabilities, held_out.split
     scores = expected_scores(probabilities)
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +41,17 @@ def open_trained(folder: Path, base: str = "") -> ClassifierJudge:
     return ClassifierJudge(weights=str(folder), device=CPU)
 
 
-class FinishedJudge:
-    """A judge as it is shipped, which predicts what its recipe only evaluates."""
-
-    def __init__(self, judge: ClassifierJudge, on_step: Callable[[int, int], None] | None = None) -> None:
-        self.judge, self.on_step = judge, on_step
-        self.known: dict[str, list[float]] = {}  # equal replies are predicted once
-
-    def predict(self, exchanges: Sequence[Exchange]) -> np.ndarray:
-        """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
-        new = {each.content_digest: each for each in exchanges if each.content_digest not in self.known}
-        total = len(self.known) + len(new)
-        with ThreadPoolExecutor(self.judge.concurrency) as pool:
-            for digest, row in zip(new, pool.map(self.judge.predict, new.values()), strict=True):
-                self.known[digest] = row
-                if self.on_step:
-                    self.on_step(len(self.known), total)
-        return np.array([self.known[each.content_digest] for each in exchanges]).reshape(-1, len(LABELS))
+def predict_finished(
+    judge: ClassifierJudge, on_step: Callable[[int, int], None] | None, exchanges: Sequence[Exchange]
+) -> np.ndarray:
+    """Return the probabilities of a judge as it is shipped: [exchanges, 3]."""
+    rows = []
+    with ThreadPoolExecutor(judge.concurrency) as pool:
+        for row in pool.map(judge.predict, exchanges):
+            rows.append(row)
+            if on_step:
+                on_step(len(rows), len(exchanges))
+    return np.array(rows).reshape(-1, len(LABELS))
 
 
 def calibrate_trained(
@@ -72,7 +67,8 @@ def calibrate_trained(
     """
     if data and data.evaluated:
         split = cross_validation.split_evaluated(data)
-        rows = [*rows, *cross_validation.predict_split(split, FinishedJudge(judge, on_step))]
+        predict = partial(predict_finished, judge, on_step)
+        rows = [*rows, *cross_validation.predict_split(split, predict)]
         write_judge_card(judge.folder, {**read_card(judge.folder), **describe_evidence(rows)})
     if rows:
         cross_validation.write_predictions(judge.folder, rows)

@@ -141,14 +141,6 @@ def test_an_interrupted_trial_is_resumed_and_every_rating_has_all_predictions(
     assert sum(row["protocol"] == cv.RELEVANCE for row in rows) == len(by_rater)
 
 
-def test_processes_can_share_a_trial(
-    tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
-) -> None:
-    whole = cv.cross_validate(corpus, [tiny_recipe], tmp_path / "whole")
-    shared = [cv.cross_validate(corpus, [tiny_recipe], tmp_path / "shared", part=part) for part in (2, 0, 1)]
-    assert shared == [{}, {}, whole] and len(begun) == 6
-
-
 def test_a_rated_conversation_gets_the_mean_over_its_replies(
     tmp_path: Path, corpus: TrainingData, tiny_recipe: Recipe, begun: Begun
 ) -> None:

@@ -251,7 +251,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
         (train(*out, "--device", "abacus"), "--device: no 'abacus' here; use cpu"),
         (train(*out, "--texts", "none.jsonl"), "has no teacher to label them"),
         (train(*out, "--average-with-default"), "only for LoRA adapters"),
-        (train(*out, "--part", 1), "--part: not with the making of a judge"),
         (train(*out, "--cross-validate", "--card-text", tiny_toml), "--card-text: not with --cross-validate"),
         (train("--out", trial_folder), "contains something other than a judge"),
         (train("--seed", 9, "--out", made_judge[0]), "contains a judge with another recipe"),
