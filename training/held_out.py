@@ -23,11 +23,10 @@ from empathy_judge.calibration.agreement.metrics import (
     spearman_of,
 )
 from empathy_judge.calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
-from empathy_judge.calibration.cluster import contrast
 from empathy_judge.calibration.estimate import Estimate, Floats, Integers
 from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.records import LABELS
-from empathy_judge.training.rated_sets import RATED_SETS, RatedItem
+from empathy_judge.training.rated_sets import RatedItem
 
 RATINGS = np.arange(1, len(LABELS) + 1)
 GOOD = LABELS.index("Good")
@@ -257,29 +256,12 @@ class RaterTransfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SystemLevel:
-    """The mean of one system by a judge and by people, both on 0 to 1, over `items` ratings.
-
-    The judge's is the mean probability of Good, with the standard deviation within the system. The human mean
-    is the share of Good, or the mean on the set's scale; its standard error is clustered like the intervals.
-    """
-
-    system: str
-    items: int
-    judge: float
-    judge_sd: float
-    human: float
-    human_error: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTransfer:
     """A set, and on it the judge, the length of replies, recorded judges and people."""
 
     set: str
     items: int
     parties: Mapping[str, RaterTransfer]
-    systems: Sequence[SystemLevel] = ()
 
 
 def measure_set(items: Sequence[SetItem], *, draws: int = 2000) -> SetTransfer:
@@ -299,27 +281,7 @@ def measure_set(items: Sequence[SetItem], *, draws: int = 2000) -> SetTransfer:
     experts = [name for name in others if name.startswith(EXPERT)]
     if len(experts) > 1:
         parties["one expert"] = _measure_experts(experts, items, clusters, drawn)
-    is_compared = items[0].set in RATED_SETS and RATED_SETS[items[0].set].systems
-    systems = [_measure_system(items, name) for name in np.unique(system)] if is_compared else []
-    return SetTransfer(set=items[0].set, items=len(items), parties=parties, systems=systems)
-
-
-def _measure_system(items: Sequence[SetItem], system: str) -> SystemLevel:
-    chosen = [item for item in items if item.system == system]
-    low, high = RATED_SETS[chosen[0].set].scale
-    judged = np.array([item.probabilities[-1] for item in chosen])
-    human = np.array([(item.rating - low) / (high - low) for item in chosen])
-    if chosen[0].label is not None:
-        human = np.array([float(item.label == len(LABELS)) for item in chosen])
-    clusters = np.unique([item.cluster for item in chosen], return_inverse=True)[1]
-    return SystemLevel(
-        system=system,
-        items=len(chosen),
-        judge=round(float(judged.mean()), 6),
-        judge_sd=round(float(judged.std(ddof=1)), 6),
-        human=round(float(human.mean()), 6),
-        human_error=round(contrast(human, np.ones(len(human)), clusters).error, 6),
-    )
+    return SetTransfer(set=items[0].set, items=len(items), parties=parties)
 
 
 def _measure(

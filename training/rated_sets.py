@@ -45,7 +45,6 @@ class RatedSet:
     raters: str
     licence: str
     part: int = 0
-    systems: bool = False
     path: str = ""
     evaluation_only: bool = False
 

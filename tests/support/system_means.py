@@ -26,11 +26,13 @@ from empathy_judge.data.importers import import_source
 from empathy_judge.data.records import LABELS
 from empathy_judge.judge.base import WEIGHTS
 from empathy_judge.judge.onnx_model import CARD
-from empathy_judge.training.cross_validation import JUDGE, MODEL_APART, SETS_APART
+from empathy_judge.training.cross_validation import JUDGE, MODEL_APART, SETS_APART, read_rows
+from empathy_judge.training.rated_sets import RATED_SETS
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"
 GOOD: Final = LABELS[-1]
+COMPARED: Final = ("ieval", "dstc9")  # rated sets with several systems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +76,22 @@ def left_out_means(name: str) -> Iterator[SystemMean]:
             human_error=model["people_standard_error"],
             n=model["ratings"],
         )
-    for each in card["evidence"][SETS_APART]["sets"]:
-        for system in each["systems"]:
-            yield SystemMean(
-                set=each["set"],
-                judge=name,
-                system=system["system"],
-                judge_mean=system["judge"],
-                judge_sd=system["judge_sd"],
-                human_mean=system["human"],
-                human_error=system["human_error"],
-                n=system["items"],
-            )
+    groups: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in read_rows(folder):
+        if row["protocol"] == SETS_APART and row["set"] in COMPARED:
+            groups[row["set"], row["system"]].append(row)
+    for (each, system), rows in sorted(groups.items()):
+        low, high = RATED_SETS[each].scale
+        human = [
+            (row["rating"] - low) / (high - low)
+            if row["label"] is None
+            else float(row["label"] == len(LABELS))
+            for row in rows
+        ]
+        figures = _figures(
+            [row["probabilities"][-1] for row in rows], human, [row["cluster"] for row in rows]
+        )
+        yield SystemMean(set=each, judge=name, system=system, **figures)
 
 
 def recorded_means(folder: Path) -> Iterator[SystemMean]:
