@@ -36,7 +36,6 @@ from empathy_judge.reports.progress import progress
 
 if TYPE_CHECKING:
     import pandas
-    import polars
 
 
 class Frame(Protocol):
@@ -64,16 +63,7 @@ class ResultTable:
         """Return the rows as a pandas DataFrame."""
         import pandas
 
-        return pandas.DataFrame(self._table())
-
-    def to_polars(self) -> "polars.DataFrame":
-        """Return the rows as a polars DataFrame."""
-        import polars
-
-        return polars.DataFrame(self._table(), infer_schema_length=None)
-
-    def _table(self) -> list[Mapping[str, Any]]:
-        return [*self.rows]
+        return pandas.DataFrame(self.rows)
 
     def __repr__(self) -> str:
         cells = [[*map(_show, row.values())] for row in self.rows]
@@ -104,8 +94,11 @@ class ScoredRun(ResultTable):
         names = ("id", "model", "label", "Bad", "Okay", "Good", "score", "unscored", "flag")
         return [{name.lower(): row.get(name) for name in names} for row in rows]
 
-    def _table(self) -> list[Mapping[str, Any]]:
-        return [*self.judgments()]
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return the judgments as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.judgments())
 
 
 Data = AnyPath | Sequence[AnyPath] | Rows | Frame | ResultTable
@@ -168,7 +161,7 @@ def score(
         folder=scored.folder,
         models=models,
     )
-    return replace(run, frame=_like(data, run))
+    return replace(run, frame=_like(data, run.judgments()))
 
 
 def compare(
@@ -307,15 +300,14 @@ def _reading(scale: str | None, cut: Sequence[str], skip_invalid: bool) -> Sheet
     return SheetOptions(scale=levels, cut=tuple(map(str, cut)) or None, skip_invalid=skip_invalid)
 
 
-def _like(data: object, run: ScoredRun) -> Any:
-    """Return the judgments as a DataFrame of the library of `data`; with its index where the rows match."""
-    library = type(data).__module__.partition(".")[0]
-    if library == "polars":
-        return run.to_polars()
-    if library != "pandas":
+def _like(data: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the rows as a DataFrame of the kind of `data`, with its index if they are as many."""
+    if not hasattr(data, "columns"):
         return None
-    frame, index = run.to_pandas(), getattr(data, "index", ())
-    return frame.set_index(index) if len(frame) == len(index) else frame
+    frame = type(data)({name: [row[name] for row in rows] for name in rows[0]})
+    if hasattr(data, "index") and len(data) == len(frame):
+        frame.index = data.index
+    return frame
 
 
 def _interval(name: str, share: Mapping[str, Any]) -> dict[str, float | None]:

@@ -1,20 +1,22 @@
 """The client: judgments of single replies and shares of each model, in this process or by a server."""
 
+import json
 import logging
 import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from http.client import HTTPException
 from itertools import groupby
-from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Any, Self
+from threading import Lock
+from typing import IO, Any, Self
 
-from empathy_judge.data.errors import UserError
-from empathy_judge.http_connection import ServerConnection
-
-if TYPE_CHECKING:
-    from empathy_judge.data.records import Exchange
+from empathy_judge.data.errors import OperationalError, UserError
 
 log = logging.getLogger("empathy_judge")
 
@@ -22,6 +24,11 @@ URL = "EMPATHY_JUDGE_URL"
 KEY = "EMPATHY_JUDGE_KEY"
 MOST_EXCHANGES = 64  # in a request; a server has its own limit
 MOST_CHARACTERS = 200_000
+RETRIES = 5  # while a server is full
+LONGEST_WAIT = 60  # seconds before a retry, whatever Retry-After says
+LARGEST_ANSWER = 64 << 20  # bytes
+LONGEST_MESSAGE = 500  # characters of a server's message
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EMPTY = "..."  # replaces an empty reply, since every exchange needs one
 PROMPTS = ("prompt", "question", "message", "input", "query")  # fields of tools
 SPEAKERS = {"user": "speaker", "human": "speaker", "assistant": "listener", "ai": "listener"}
@@ -74,6 +81,11 @@ class ShareEstimate:
         return f"{self.value:.1%} [{self.low:.1%}, {self.high:.1%}]"
 
 
+def _read_shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
+    ends = ("value", "low", "high")
+    return {label: ShareEstimate(**{key: row[key] for key in ends}) for label, row in rows.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShares:
     """The shares of one model; `reasons` counts why replies are unscored.
@@ -94,8 +106,8 @@ class ModelShares:
         """Read a model of `summary.json`."""
         return cls(
             **{key: row[key] for key in ("model", "judged", "unscored", "reasons")},
-            shares=_shares(row["shares"]),
-            corrected=_shares(row["corrected"]) if row.get("corrected") else None,
+            shares=_read_shares(row["shares"]),
+            corrected=_read_shares(row["corrected"]) if row.get("corrected") else None,
             refused=row.get("refused"),
         )
 
@@ -120,8 +132,8 @@ class JudgeClient:
     """A judge of single replies, in this process or on a server.
 
     `name` is a judge as in `empathy-judge score --judge`, loaded once. With `url`, or the variable
-    EMPATHY_JUDGE_URL, a server is asked, and `name`, if given, must be its judge. `key`, or the variable
-    EMPATHY_JUDGE_KEY, is the server's. Threads may share a client.
+    EMPATHY_JUDGE_URL, a server is asked, which has its own judge. `key`, or the variable EMPATHY_JUDGE_KEY,
+    is the server's. Threads may share a client.
 
         judge = JudgeClient()
         print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
@@ -137,13 +149,10 @@ class JudgeClient:
         timeout: float | None = 600.0,
     ) -> None:
         url = url or os.environ.get(URL)
-        self._server_judge = name if url and name and not name.endswith(".toml") and ":" not in name else None
-        if not url:
-            self._ask = _LocalJudge(name, calibration).ask
-        elif calibration:
-            raise UserError("calibration: a server has its own; start it with serve --calibration")
-        else:
-            self._ask = ServerConnection(url, key=key or os.environ.get(KEY), timeout=timeout).ask
+        if url and (name or calibration):
+            raise UserError("a server has its own judge and calibration; omit them, or the URL of the server")
+        key = key or os.environ.get(KEY)
+        self._ask = _Server(url, key, timeout).ask if url else _LocalJudge(name, calibration).ask
 
     def judge(self, prompt: str, response: str, **context: Any) -> ReplyJudgment:
         """Judge one reply; `context` may be id, model, situation, emotion and dialogue."""
@@ -184,15 +193,85 @@ class JudgeClient:
             for index, row in enumerate(rows)
         ]
         answer = self._ask("/v1/score", {"exchanges": sent})
-        name = answer["judge"]["name"]
-        if self._server_judge not in (None, name):
-            raise UserError(
-                f"the server's judge is {name!r}, not {self._server_judge!r}; omit the name to use it"
-            )
+        judge = f"{answer['judge']['name']} {answer['judge']['version']}"
         for row, found in zip(rows, answer["judgments"], strict=True):
             own = {**found, "id": str(row["id"]), **({} if _has_text(row) else UNSCORED)}
             fields: dict[str, Any] = {key: own.get(key) for key in JUDGED}
-            yield ReplyJudgment(**fields, judge=f"{name} {answer['judge']['version']}", row=own)
+            yield ReplyJudgment(**fields, judge=judge, row=own)
+
+
+class _Server:
+    """Requests to one server, with its key."""
+
+    def __init__(self, url: str, key: str | None, timeout: float | None) -> None:
+        if "@" in url or "?" in url:  # not shown: it may hold a password
+            raise UserError("url: must not contain a password or a query; pass the key as `key`")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            host = parts.hostname
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in ("http", "https"):
+            raise UserError(f"url: expected an address such as http://127.0.0.1:8321, not {url!r}")
+        if key and parts.scheme == "http" and host not in LOOPBACK:
+            raise UserError("url: the key would be sent unencrypted; use https, or a tunnel to 127.0.0.1")
+        if key and not (key.isascii() and key.isprintable()):  # an error about the header would quote it
+            raise UserError("key: not a valid key: it has line breaks or non-ASCII characters")
+        self._url, self._timeout = url.rstrip("/").removesuffix("/v1"), timeout
+        self._headers = {"Content-Type": "application/json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if host in LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post a request, and repeat it after the time that a busy server names."""
+        data = json.dumps(body).encode()
+        for tries_left in reversed(range(RETRIES)):
+            request = urllib.request.Request(self._url + route, data=data, headers=self._headers)
+            try:
+                with self._opener.open(request, timeout=self._timeout) as answer:
+                    return _read_object(answer)
+            except urllib.error.HTTPError as error:
+                with error:
+                    after, complaint = error.headers.get("Retry-After", ""), _complaint(error)
+                if error.code == 503 and after.isdecimal() and tries_left:
+                    time.sleep(min(int(after[:9]), LONGEST_WAIT))
+                    continue
+                kind = UserError if 400 <= error.code < 500 else OperationalError
+                raise kind(f"{self._url}{route}: {error.code}: {complaint}") from None
+            except (OSError, ValueError, RecursionError, HTTPException) as error:
+                reason = str(getattr(error, "reason", error))[:LONGEST_MESSAGE]
+                raise OperationalError(
+                    f"{self._url}{route}: {reason}; check that the server is running (empathy-judge serve)"
+                ) from error
+        raise AssertionError("the last try returns or raises")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A handler that follows no redirects: the key is for the named server only."""
+
+    def redirect_request(self, *args: Any, **named: Any) -> None:
+        return None
+
+
+def _read_object(answer: IO[bytes]) -> dict[str, Any]:
+    content = answer.read(LARGEST_ANSWER + 1)
+    if len(content) > LARGEST_ANSWER:
+        raise ValueError(f"an answer larger than {LARGEST_ANSWER:,} bytes")
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("an answer that is not a JSON object")
+    return found
+
+
+def _complaint(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(_read_object(error)["error"]["message"])[:LONGEST_MESSAGE]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, HTTPException):
+        return str(error.reason)[:LONGEST_MESSAGE]
 
 
 class _LocalJudge:
@@ -203,22 +282,18 @@ class _LocalJudge:
         from empathy_judge.server.served_judge import ServedJudge
 
         self._served = ServedJudge(load_judge(name or DEFAULT), calibration)
-        self._threads = self._served.judge.concurrency
-        self._turns = BoundedSemaphore(self._threads)
 
     def ask(self, route: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a request."""
         from empathy_judge.data.tables import read_exchange
 
+        served = self._served
         if route == "/v1/shares":
-            return self._served.shares(body["judgments"], seed=body["seed"])
+            return served.shares(body["judgments"], seed=body["seed"])
         exchanges = [read_exchange(row, line=line) for line, row in enumerate(body["exchanges"], start=1)]
-        with ThreadPoolExecutor(self._threads) as pool:
-            return {**self._served.about(), "judgments": list(pool.map(self._judge, exchanges))}
-
-    def _judge(self, exchange: "Exchange") -> dict[str, Any]:
-        with self._turns:
-            return self._served.row(exchange, is_explained=False)
+        with ThreadPoolExecutor(served.judge.concurrency) as pool:
+            rows = list(pool.map(partial(served.row, is_explained=False), exchanges))
+        return {**served.about(), "judgments": rows}
 
 
 def shared_judge(name: str | None = None, *, url: str | None = None) -> JudgeClient:
@@ -249,13 +324,6 @@ def _has_text(row: Mapping[str, Any]) -> bool:
     """Return whether a reply has text; the judge refuses a wrong type."""
     response = row.get("response", "")
     return response is not None and not (isinstance(response, str) and not response.strip())
-
-
-def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
-    return {
-        label: ShareEstimate(**{key: row[key] for key in ("value", "low", "high")})
-        for label, row in rows.items()
-    }
 
 
 def read_messages(messages: Iterable[tuple[str, str]]) -> dict[str, Any]:

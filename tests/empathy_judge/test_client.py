@@ -30,8 +30,8 @@ def test_a_server_and_this_process_give_equal_judgments(length: ej.JudgeClient) 
         remote = ej.JudgeClient(url=url, key="secret")
         assert remote.judge_all(rows) == judged
         assert remote.shares(judged) == length.shares(judged)
-        with pytest.raises(ej.UserError, match=r"judge is 'length', not 'classifier'"):
-            ej.JudgeClient("classifier", url=url, key="secret").judge("I won!", "Lovely!")
+        with pytest.raises(ej.UserError, match="has its own judge"):
+            ej.JudgeClient("classifier", url=url, key="secret")
         with pytest.raises(ej.UserError, match="401"):
             ej.JudgeClient(url=url, key="wrong").judge("I won!", "Lovely!")
         for judge in (remote, length):
@@ -122,7 +122,7 @@ def test_no_server_keeps_the_client_waiting(after: str, monkeypatch: pytest.Monk
     ],
 )
 def test_no_answer_is_larger_than_its_limit(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("empathy_judge.http_connection.LARGEST_ANSWER", 2_000)
+    monkeypatch.setattr("empathy_judge.client.LARGEST_ANSWER", 2_000)
     with ScriptedServer(lambda call: answer) as server, pytest.raises(ej.UserError) as caught:
         ej.JudgeClient(url=server.base_url).judge("I won!", "Lovely!")
     assert len(str(caught.value)) < 1_000

@@ -19,6 +19,7 @@ from empathy_judge.judge.llm.answer_prompts import write_messages
 
 QUIET = {  # no reports of tools to their makers, and no requests to a hub
     "DEEPEVAL_TELEMETRY_OPT_OUT": "YES",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "HF_HUB_OFFLINE": "1",
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
