@@ -4,9 +4,9 @@ A scale is the names of its levels, worst first. Levels whose names are whole nu
 "0" to "2") are known by their number; of other levels, such as Bad, Okay and Good, the first is number 1.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -176,11 +176,9 @@ def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, fl
         raise UserError(f"{missing[0]}: missing, although {given[0]} is present; give all levels or none")
     values = {}
     for name in scale:
-        try:
+        with suppress(TypeError, ValueError):
             values[name] = float(row[name])
-        except (TypeError, ValueError):
-            values[name] = math.nan
-        if not 0 <= values[name] <= 1:
+        if not 0 <= values.get(name, -1) <= 1:
             raise UserError(f"{name}: expected a probability from 0 to 1, not {str(row[name])[:40]!r}")
     total = sum(values.values())
     if abs(total - 1) > SUM_TOLERANCE:
@@ -305,13 +303,14 @@ def _read_run(folder: Path) -> Judged:
     manifest = read_manifest(folder)
     judgments = tuple(read_judgments(folder / "judgments.jsonl"))
     is_priced = not any(item.usage and "cost" not in item.usage for item in judgments)
-    about = {"name": folder.name} | {
-        field: str(manifest[key])
-        for field, key in {"name": "judge", **{key: key for key in MANIFEST_KEYS}}.items()
-        if key in manifest
-    }
-    cost, seconds = manifest.get("cost") if is_priced else None, manifest.get("wall_seconds")
-    return Judged(judgments=judgments, source=folder.name, cost=cost, seconds=seconds, **about)
+    return Judged(
+        name=str(manifest.get("judge", folder.name)),
+        judgments=judgments,
+        source=folder.name,
+        cost=manifest.get("cost") if is_priced else None,
+        seconds=manifest.get("wall_seconds"),
+        **{key: str(manifest[key]) for key in MANIFEST_KEYS if key in manifest},
+    )
 
 
 def plain_id(identity: str, model: str) -> str:

@@ -120,7 +120,8 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
     elif any(count is not None for count, _ in counted):  # a number counts as stars only if marked as such
         scales.append(RatingScale(kind="stars", levels=stars))
     best = max(scales, key=lambda scale: sum(scale.position(value) is not None for value in values))
-    numbers = [number for value in values if (number := _number(value)) is not None]
+    texts = [str(value).strip() for value in values]
+    numbers = [float(text) for text in texts if re.fullmatch(r"[+-]?\d{1,6}(\.\d*)?", text)]
     off = [number for number in numbers if best.position(number) is None]
     if len(off) > OFF * len(values):
         low, high = min(numbers), max(numbers)
@@ -131,14 +132,6 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
             f"set the scale, such as --scale {0 if low <= 0 else 1}-{top}"
         )
     return best
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(str(value))
-    except ValueError:
-        return None
-    return number if abs(number) < 1e6 else None  # nan compares with nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
