@@ -136,7 +136,7 @@ def test_the_judge_gives_the_reason_in_place_of_a_label(shipped: ClassifierJudge
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public datasets")
 def test_the_english_of_all_rated_sets_is_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints the figures of `docs/responsible-use.md`: pytest -m slow -s tests/judge/test_input_checks.py"""
+    """Prints the figures of `docs/responsible-use.md` (`pytest -m slow -s`)."""
     sets = {name: read_rated_set(name, SHARED) for name in RATED_SETS}
     replies = {
         name: {reply.response for item in items for reply in item.exchanges} for name, items in sets.items()

@@ -1,4 +1,4 @@
-"""The lowest and the newest packages we allow, on each Python: do the commands still say the same?
+"""Try the lowest and the newest packages we allow, on each Python.
 
 python tests/slow/packaging/try_versions.py .venv/uv/bin/uv 3.11 3.12
 
