@@ -4,18 +4,18 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
-from empathy_judge.data.text import money, percent, points, slug
+from empathy_judge.data.text import ends_of, money, percent, points, slug
 from empathy_judge.judge.explanation import Explanation, Part
 from empathy_judge.nightly.dashboard import views
 from empathy_judge.nightly.dashboard.views import ModelSeries, ModelTonight, NightSeries, share_of
@@ -36,16 +36,6 @@ OURS: Final = re.compile(r"(?:index|judge|model-[\w.-]+|responses-[\w.-]+)\.html
 CHART_NIGHTS: Final = 180  # in a chart
 TREND_MODELS: Final = 6  # with a chart on the first page
 DRAWN: Final = 40  # models in the chart of changes; the table has all
-LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
-    "Good": "judge",
-    "Okay": "rival",
-    "Bad": "people",
-}
-POINTS: Final[Mapping[str, Any]] = {
-    "tick": lambda value: charts.signed_tick(100 * value),
-    "show": points,
-    "reference": 0.0,
-}
 NEWEST: Final = 3  # nights whose responses have pages
 REGRESSED: Final = 14  # nights with a regression, which have pages of the models that regressed
 SNIPPET: Final = 110
@@ -207,7 +197,7 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
         lines,
         name="changes",
         title="Change of each model's Good share since its baseline",
-        tick=POINTS["tick"],
+        tick=_points_tick,
         unit=" points",
         reference=0.0,
     )
@@ -237,21 +227,20 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
             caption="Shift of the judge's Good probability on the anchors, points",
             name="shift",
             flagged={at for at, night in nights.items() if night.shift and night.shift.is_shown},
-            **POINTS,
+            tick=_points_tick,
+            show=points,
         ),
         "unscored": _nightly_chart(
             series,
             [night.unscored for night in series.health],
             caption="Unscored, %",
             name="unscored",
-            look="people",
             notes={
                 at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
                 for at, night in nights.items()
             },
             tick=charts.percent_tick,
             show=lambda item: views.per_cent(item.value),
-            reference=0.0,
         ),
         "cost": _nightly_chart(
             series,
@@ -260,7 +249,6 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
             name="cost",
             tick=lambda value: f"${value:.3g}",
             show=lambda item: money(item.value),
-            reference=0.0,
         ),
     }
 
@@ -277,7 +265,8 @@ def _change_figure(series: NightSeries, model: ModelSeries) -> Figure | None:
         caption=f"{model.name}: change of Good since baseline, points",
         name=f"change-{slug(model.name)}",
         model=model,
-        **POINTS,
+        tick=_points_tick,
+        show=points,
     )
 
 
@@ -290,10 +279,10 @@ def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, captio
         caption=caption if model.kind == "raw" else f"{caption} (dashed: uncorrected)",
         name=f"{label.lower()}-{slug(model.name)}",
         model=model if label == "Good" else None,
-        look=LOOKS[label],
         behind=judged if model.kind == "corrected" else [],
         tick=charts.percent_tick,
         show=percent,
+        has_zero=False,
     )
 
 
@@ -302,11 +291,14 @@ def _nightly_chart(
     values: Sequence[Estimate | float | None],
     *,
     caption: str,
+    name: str,
+    tick: charts.Format,
+    show: Callable[[Estimate], str],
     model: ModelSeries | None = None,
     behind: Sequence[float] = (),
     notes: Mapping[int, str] = MappingProxyType({}),
     flagged: Collection[int] = (),
-    **how: Any,
+    has_zero: bool = True,
 ) -> Figure:
     """Draw the newest nights; nights with a regression of the `model` are flagged."""
     start = max(0, len(values) - CHART_NIGHTS)
@@ -316,20 +308,29 @@ def _nightly_chart(
             at: "; " + " ".join(item.sentence for item in model.findings[at] if item.outcome == "regression")
             for at in flagged
         }
+    drawn = [
+        item if isinstance(item, Estimate) else Estimate(math.nan if item is None else item, None)
+        for item in values[start:]
+    ]
+    ends = [end for item in drawn for end in ends_of(item)]
     return charts.line_chart(
         caption,
         [night.night for night in series.nights[start:]],
-        [
-            item if isinstance(item, Estimate) else Estimate(math.nan if item is None else item, None)
-            for item in values[start:]
-        ],
+        drawn,
+        name=name,
         title=caption,
+        tick=tick,
+        show=show,
         behind=behind[start:],
         notes={at - start: text for at, text in notes.items()},
         flagged={at - start for at in flagged},
         rules={at - start: text for at, text in views.new_instruments(series.nights).items() if at >= start},
-        **how,
+        domain=charts.span([*ends, 0.0], least=1e-9) if has_zero else None,
     )
+
+
+def _points_tick(value: float) -> str:
+    return charts.signed_tick(100 * value)
 
 
 def snippet(text: str) -> str:
