@@ -72,11 +72,7 @@ def requirements() -> dict[str, list[str]]:
 
 
 def install_hint(*names: str) -> str:
-    """Return the command that installs extras or other packages; it works in any folder.
-
-    >>> "pip install mlflow" in install_hint("mlflow")
-    True
-    """
+    """Return the command that installs extras or other packages; it works in any folder."""
     words = ["install", *(item for name in names for item in requirements().get(name, [name]))]
     words += ["-c", str(PINNED)] if PINNED.exists() else []
     if find_spec("pip"):

@@ -122,11 +122,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def explain(error: OSError) -> str:
-    """Return the error's text, and the fix if one is known.
-
-    >>> explain(OSError(errno.EROFS, "Read-only file system"))
-    'read-only file system; choose a folder on a writable disk'
-    """
+    """Return the error's text, and the fix if one is known."""
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     fix = FIXES.get(error.errno or 0)
     return f"{reason}; {fix}" if fix else reason
@@ -184,15 +180,7 @@ DECODER: Final = json.JSONDecoder(
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON strictly; raise `ValueError` where it is not JSON, or where two parsers could differ.
-
-    >>> parse_json('{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    empathy_judge.data.files.BadValue: the key 'a' occurs twice in one object
-    >>> parse_json(b'{"a": 1e999}')
-    Traceback (most recent call last):
-    empathy_judge.data.files.BadValue: a number is too large
-    """
+    """Parse JSON strictly; raise `ValueError` where it is not JSON, or where two parsers could differ."""
     if isinstance(text, bytes):
         text = text.strip().decode("utf-8", "surrogatepass")  # a lone surrogate is text too
     return DECODER.decode(text)

@@ -26,7 +26,7 @@ from empathy_judge.data.records import (
     label_of,
     reply_features,
 )
-from empathy_judge.data.runs import read_manifest, read_object, read_summary
+from empathy_judge.data.runs import read_manifest, read_object
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.data.text import listed
 
@@ -38,11 +38,7 @@ SUM_TOLERANCE = 0.02  # of a row's probabilities: tools write two digits
 
 
 def parse_scale(text: str) -> tuple[str, ...]:
-    """Return the levels of a scale such as "1-5", or of one with named levels, worst first.
-
-    >>> parse_scale("0-2"), parse_scale("Bad, Okay, Good")
-    (('0', '1', '2'), ('Bad', 'Okay', 'Good'))
-    """
+    """Return the levels of a scale such as "1-5", or of one with named levels, worst first."""
     if ends := re.fullmatch(r"\s*(-?\d{1,3})\s*(?:-|to)\s*(-?\d{1,3})\s*", text):
         levels = tuple(str(number) for number in range(int(ends[1]), int(ends[2]) + 1))
     else:
@@ -55,21 +51,13 @@ def parse_scale(text: str) -> tuple[str, ...]:
 
 
 def first_number(scale: Sequence[str]) -> int:
-    """Return the number of the lowest level.
-
-    >>> first_number(("0", "1", "2")), first_number(("Bad", "Okay", "Good"))
-    (0, 1)
-    """
+    """Return the number of the lowest level."""
     low = int(scale[0]) if re.fullmatch(r"-?\d+", scale[0]) else 1
     return low if list(scale) == [str(low + step) for step in range(len(scale))] else 1
 
 
 def position_on(value: Any, scale: Sequence[str]) -> float | None:
-    """Return the position of a level's name or number, 1 to k and between; None off the scale.
-
-    >>> position_on("good", LABELS), position_on("0.5", ("0", "1", "2")), position_on(4, LABELS)
-    (3.0, 1.5, None)
-    """
+    """Return the position of a level's name or number, 1 to k and between; None off the scale."""
     text = str(value).strip()
     names = [name.casefold() for name in scale]
     if text.casefold() in names:
@@ -82,11 +70,7 @@ def position_on(value: Any, scale: Sequence[str]) -> float | None:
 
 
 def is_judgment_table(path: Path, judges: Sequence[str] = (), scale: Sequence[str] = LABELS) -> bool:
-    """Return whether a table holds judgments rather than replies to judge, by its first row.
-
-    A table with a column `response` holds replies if it has no `id`, or if `judges` are given and it has no
-    column `judge` or `rater`.
-    """
+    """Return whether a table holds judgments rather than replies to judge, by its first row."""
     _, row = next(iter(read_rows(path)), (0, {}))
     if "response" in row and ("id" not in row or (judges and not any(name in row for name in JUDGES))):
         return False
@@ -131,13 +115,7 @@ def read_recorded(
 
 
 def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment:
-    """Return one row of another tool as a judgment; errors start with the field.
-
-    >>> judgment_of_row({"id": "1", "score": "3.4"}, scale=parse_scale("1-5")).label
-    '3'
-    >>> judgment_of_row({"id": "1", "score": "7"}, scale=parse_scale("1-5")).unscored
-    "off the scale: '7'"
-    """
+    """Return one row of another tool as a judgment; errors start with the field."""
     identity = str(row.get("id") if row.get("id") is not None else "").strip()
     if not identity:
         raise UserError("id: missing or empty; every row needs it")
@@ -258,7 +236,7 @@ def read_judged_runs(folders: Sequence[Path], labels: Mapping[Path, str]) -> lis
             folder=folder,
             label=labels.get(folder, folder.name),
             judged=_read_run(folder),
-            summary=read_summary(folder),
+            summary=read_object(folder / "summary.json"),
         )
         for folder in folders
     ]
@@ -314,20 +292,12 @@ def _read_run(folder: Path) -> Judged:
 
 
 def plain_id(identity: str, model: str) -> str:
-    """Return the id as in its file, without the model's name that is added where models share ids.
-
-    >>> plain_id("7/ada", "ada"), plain_id("7", "ada")
-    ('7', '7')
-    """
+    """Return the id as in its file, without the model's name that is added where models share ids."""
     return identity.removesuffix(f"/{model}")
 
 
 def pool_runs(judged: Sequence[Judged]) -> list[Judged]:
-    """Return the runs of each judge as one.
-
-    A reply that is in two runs counts once. Where models share ids, each reply's id gets its model's name;
-    a model without a name gets its run's.
-    """
+    """Return the runs of each judge as one, with unique ids; a reply that is in two runs counts once."""
     by_judge: dict[tuple[str, ...], list[Judged]] = {}
     for run in judged:
         # A table has no judge version, so each table is a judge of its own.
@@ -337,10 +307,7 @@ def pool_runs(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def make_ids_unique(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Judged]:
-    """Return runs with unique ids: where models share ids, each gets its model's name.
-
-    A model without a name gets its run's, of `names` or else of the source.
-    """
+    """Return runs with unique ids, extended by the model's name, or the run's, where models share them."""
     named = [
         [replace(item, model=name) if item.model == UNNAMED_MODEL else item for item in run.judgments]
         for run, name in zip(runs, names or [run.source for run in runs], strict=True)

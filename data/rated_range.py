@@ -36,11 +36,7 @@ class RatedRange:
 
 
 def rated_range_of(shapes: Iterable[ReplyShape]) -> RatedRange | None:
-    """Return the range of rated replies; None where there are none.
-
-    >>> rated_range_of({"words": n, "turns": 0, "situation": 1, "markdown": 0} for n in range(1, 101))
-    RatedRange(replies=100, words=(6, 96, 100), long=99, late=0, situation=1.0, markdown=0.0)
-    """
+    """Return the range of rated replies; None where there are none."""
     known = list(shapes)
     if not known:
         return None

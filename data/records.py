@@ -149,11 +149,7 @@ class Judgment:
 
 
 def reply_features(exchange: Exchange) -> dict[str, int]:
-    """Count the words of a reply and the turns before it; 1 or 0 for a situation and for Markdown.
-
-    >>> reply_features(Exchange(id="1", prompt="I won!", response="**Well done!** Here is a plan:\\n- rest"))
-    {'words': 8, 'turns': 0, 'situation': 0, 'markdown': 1}
-    """
+    """Count the words of a reply and the turns before it; 1 or 0 for a situation and for Markdown."""
     return {
         "words": len(exchange.response.split()),
         "turns": len(exchange.dialogue),
@@ -179,13 +175,7 @@ def label_of(probabilities: Mapping[str, float]) -> str:
 
 
 def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
-    """Return the judgment that follows from a probability for every label.
-
-    >>> exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
-    >>> judgment = judgment_of(exchange, {"Bad": 0.1, "Okay": 0.2, "Good": 0.7})
-    >>> judgment.label, judgment.score
-    ('Good', 2.6)
-    """
+    """Return the judgment that follows from a probability for every label."""
     rounded = {label: round(float(probabilities[label]), 6) for label in LABELS}
     bad, okay, good = rounded.values()
     score = round(bad + 2 * okay + 3 * good, 6)
@@ -224,13 +214,7 @@ def _digest(text: str) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a record as JSON values: a tuple is a list, a date is ISO text, nan is null.
-
-    A record whose JSON has other names than its fields defines them in a method `as_dict`.
-
-    >>> to_plain({"share": float("nan"), "turn": Turn(speaker="user", text="Hello.")})
-    {'share': None, 'turn': {'speaker': 'user', 'text': 'Hello.'}}
-    """
+    """Return a record, or what its `as_dict` returns, as JSON values; a date is ISO text, nan is null."""
     if is_dataclass(value) and not isinstance(value, type):
         if hasattr(value, "as_dict"):
             return to_plain(value.as_dict())

@@ -53,20 +53,12 @@ class Rubric:
         return f"{about}. Good means: {good[0].lower()}{good[1:]}"
 
     def name_judge(self, kind: str) -> str:
-        """Return the name of a judge of this kind that applies the rubric.
-
-        >>> read_rubric().name_judge("prompted"), read_rubric("politeness").name_judge("prompted")
-        ('prompted', 'prompted:politeness')
-        """
+        """Return the name of a judge of this kind that applies the rubric."""
         return f"{kind}:{self.dimension}" if self.is_part else kind
 
 
 def in_words(dimension: str) -> str:
-    """Return a dimension as sentences name it.
-
-    >>> in_words("emotional_reactions")
-    'emotional reactions'
-    """
+    """Return a dimension as sentences name it."""
     return dimension.replace("_", " ")
 
 

@@ -74,11 +74,7 @@ class FinishedRun:
 
 
 def folder_name(model: str) -> str:
-    """Return a model's name as part of a folder's.
-
-    >>> folder_name("org/model:7b"), folder_name("..")
-    ('org-model-7b', 'model')
-    """
+    """Return a model's name as part of a folder's."""
     safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)
     return safe.strip(".-")[:60] or "model"
 
@@ -100,10 +96,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_manifest(folder: Path, plan: RunPlan) -> dict[str, Any] | None:
-    """Return the manifest of a finished run, or None where the run is not finished or lacks a file.
-
-    Refused when the folder holds another run, or when a file of the run has changed.
-    """
+    """Return the manifest of a finished run; None if it is not finished, an error if it is another run."""
     if not (folder / "plan.json").exists():
         return None
     _check_plan(folder, plan)
@@ -125,11 +118,6 @@ def _read_sealed_manifest(folder: Path) -> tuple[dict[str, Any], list[str]]:
         if digest_file(folder / name) != files[name]:
             raise UserError(f"{folder / name}: changed since the run finished (digest differs); {REMEDY}")
     return manifest, missing
-
-
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Return the summary of a finished run."""
-    return read_object(folder / "summary.json")
 
 
 class Run:
@@ -169,10 +157,7 @@ class Run:
         return offset is not None
 
     def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
-        """Append a judgment to the journal.
-
-        A plain row does as well, if it has the `id` and `content_digest` of its exchange.
-        """
+        """Append a judgment, or a row with the `id` and `content_digest` of its exchange, to the journal."""
         self.keep_lines([position], [to_line(to_row(judgment))])
 
     def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from empathy_judge.data.errors import OperationalError, UserError, install_hint
 from empathy_judge.data.files import disk_errors
@@ -40,7 +40,9 @@ class Remote:
     def open(self, mode: str = "rb") -> IO[bytes]:
         """Open the file for reading; seeking is possible, as Parquet needs."""
         with store_errors(self.url):
-            files, path = _connect(self.url)
+            import fsspec
+
+            files, path = fsspec.core.url_to_fs(self.url)
             # Buffered once more: line by line, fsspec's own files are slow.
             return io.BufferedReader(files.open(path, mode, block_size=4 * BLOCK), BLOCK)
 
@@ -49,11 +51,7 @@ Table = Path | Remote
 
 
 def kind_of(table: Table | PurePosixPath) -> str:
-    """Return the suffix that decides how a file is read; none of a file that is not read.
-
-    >>> kind_of(Path("gpt-4.1.CSV")), kind_of(Path("night.jsonl.gz")), kind_of(Path("notes.txt"))
-    ('.csv', '.jsonl', '')
-    """
+    """Return the suffix that decides how a file is read; none of a file that is not read."""
     suffix = PurePosixPath(re.sub(r"(?i)(\.jsonl?|\.[ct]sv)\.gz$", r"\1", table.name)).suffix.lower()
     return suffix if suffix in SUFFIXES else ""
 
@@ -123,7 +121,9 @@ def find_source(path: str) -> Shards:
     if not is_remote and not Path(path).is_dir() and (Path(path).exists() or not is_glob):
         return as_shards(Path(path))
     with store_errors(path):
-        files, root = _connect(path)
+        import fsspec
+
+        files, root = fsspec.core.url_to_fs(path)
         if files.isdir(root):
             items = files.ls(root, detail=False)
         elif is_glob:
@@ -133,7 +133,9 @@ def find_source(path: str) -> Shards:
             return as_shards(Remote(path))
         else:
             raise FileNotFoundError
-        items = [item for item in sorted(items) if not _is_hidden(item) and not files.isdir(item)]
+        # Other tools leave files such as `_SUCCESS` and `.part-0.crc`.
+        items = [item for item in sorted(items) if PurePosixPath(item).name[0] not in "._"]
+        items = [item for item in items if not files.isdir(item)]
         if not is_remote and not Path(path).is_absolute():
             items, root = [os.path.relpath(item) for item in items], os.path.relpath(root)
         names = [PurePosixPath(os.path.relpath(item, root)).as_posix() for item in items]
@@ -184,11 +186,7 @@ def _save_stdin() -> tuple[Path, TemporaryDirectory[str]]:
 
 
 def unique_names(paths: Sequence[str]) -> list[str]:
-    """Return the files' names without their suffix, with as many folders before them as make them unique.
-
-    >>> unique_names(["new/gpt.csv", "old/gpt.csv"]), unique_names(["a/gpt-4.1.csv", "b/claude.jsonl"])
-    (['new/gpt', 'old/gpt'], ['gpt-4.1', 'claude'])
-    """
+    """Return the files' names without their suffix, with as many folders before them as make them unique."""
     parts = []
     for path in (PurePosixPath(path.replace(os.sep, "/")) for path in paths):
         stem = re.sub(rf"(?i){kind_of(path)}(\.gz)?$", "", path.name) if kind_of(path) else path.name
@@ -251,16 +249,3 @@ def store_errors(table: object) -> Iterator[None]:
         raise OperationalError(
             f"{table}: {problem}; check the address and the store's credentials"
         ) from error
-
-
-def _connect(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path there."""
-    import fsspec
-
-    files, path = fsspec.core.url_to_fs(url)
-    return files, path
-
-
-def _is_hidden(path: str) -> bool:
-    """Return whether a file was left by another tool, as `_SUCCESS` and `.part-0.crc` are."""
-    return PurePosixPath(path).name.startswith((".", "_"))

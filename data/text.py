@@ -116,9 +116,7 @@ def interval(
     return UNDEFINED if UNDEFINED in ends else f"[{', '.join(ends)}]"
 
 
-def show(
-    estimate: AnyEstimate, *, digits: int = 2, scale: float = 1, sign: bool = False, glue: str = " "
-) -> str:
+def show(estimate: AnyEstimate, *, digits: int = 2, scale: float = 1, glue: str = " ") -> str:
     r"""Print an estimate: its value, and after `glue` its interval where it has one.
 
     >>> show({"value": 0.238, "low": 0.2134, "high": 0.26})
@@ -127,10 +125,10 @@ def show(
     ('3.1', 'undefined')
     """
     value, low, high = ends_of(estimate)
-    text = number(value, digits, scale=scale, sign=sign)
+    text = number(value, digits, scale=scale)
     if text == UNDEFINED or low is None or high is None:
         return text
-    return f"{text}{glue}{interval(low, high, digits, scale=scale, sign=sign)}"
+    return f"{text}{glue}{interval(low, high, digits, scale=scale)}"
 
 
 def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | None]:

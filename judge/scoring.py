@@ -333,7 +333,7 @@ def score_file(
     if made:
         summary = made[0]
     else:  # the note of a finished run may be of another day
-        read = RunSummary.from_dict(runs.read_summary(folder))
+        read = RunSummary.from_dict(runs.read_object(folder / "summary.json"))
         summary = replace(read, calibration_note=calibration.note)
     return SummarizedRun(folder=folder, manifest=run.manifest, asked=run.asked, summary=summary)
 

@@ -61,11 +61,7 @@ PEOPLE: Final[Mapping[str, Scale]] = {"human (overall)": (1, 5), "consistent": (
 
 
 def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]:
-    """Return the turns of a "Seeker: … / Supporter: …" text; a line without a name continues a turn.
-
-    >>> [turn.speaker for turn in parse_transcript("Seeker: I lost.\\nSupporter: Oh no.\\nWhat happened?")]
-    ['speaker', 'listener']
-    """
+    """Return the turns of a "Seeker: … / Supporter: …" text; a line without a name continues a turn."""
     turns: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if start := TURN_START.match(line):

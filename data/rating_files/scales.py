@@ -35,11 +35,7 @@ Kind = Literal["labels", "thumbs", "stars", "scale"]
 
 
 def as_label(value: Any) -> str:
-    """Return a label as we write it, where this is one; else the text unchanged.
-
-    >>> as_label("OK"), as_label(" gOOd "), as_label("3 - Good"), as_label("4")
-    ('Okay', 'Good', 'Good', '4')
-    """
+    """Return a label as we write it, where this is one; else the text unchanged."""
     text = str(value).strip()
     if named := _NUMBERED.fullmatch(text):
         text = named[1] or named[2]
@@ -55,13 +51,7 @@ class RatingScale:
     levels: tuple[str, ...]
 
     def position(self, value: Any) -> float | None:
-        """Return the position of a rating, 1 to k and between; None if it is not a level.
-
-        >>> RatingScale(kind="thumbs", levels=THUMBS).position("Thumbs_Up")
-        2.0
-        >>> RatingScale(kind="scale", levels=tuple("12345")).position("4/5")
-        4.0
-        """
+        """Return the position of a rating, 1 to k and between; None if it is not a level."""
         text = _NO_LETTER.sub("", str(value)).strip()
         if self.kind == "thumbs":
             word = text.removesuffix(".0").casefold()
@@ -86,11 +76,7 @@ class RatingScale:
 
 
 def count_stars(text: str) -> tuple[float | None, int | None]:
-    """Return how many stars a text shows or names, and of how many; None for what it does not name.
-
-    >>> count_stars("★★★☆☆"), count_stars("4 stars"), count_stars("7 / 10"), count_stars("warm")
-    ((3.0, None), (4.0, None), (7.0, 10), (None, None))
-    """
+    """Return how many stars a text shows or names, and of how many; None for what it does not name."""
     if shown := len(_STAR.findall(text)):
         return (float(shown), None) if not _EMPTY_STAR.sub("", _STAR.sub("", text)) else (None, None)
     if named := _OF.fullmatch(text):
@@ -99,16 +85,7 @@ def count_stars(text: str) -> tuple[float | None, int | None]:
 
 
 def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | None) -> RatingScale:
-    """Return the declared scale, else the one on which most values can be read: labels, thumbs or stars.
-
-    Plain numbers beyond 3 could be of any scale, which must be declared.
-
-    >>> find_scale(["true", "false", "true"], column="rating", declared=None).kind
-    'thumbs'
-    >>> find_scale([1, 4, 5, 2, 3], column="rating", declared=None)
-    Traceback (most recent call last):
-    empathy_judge.data.errors.UserError: rating: numbers from 1 to 5, outside the default scale 1 to 3 ...
-    """
+    """Return the declared scale, else the one that most values fit; numbers beyond 3 must be declared."""
     if declared is not None:
         return RatingScale(kind="labels" if tuple(declared) == LABELS else "scale", levels=tuple(declared))
     counted = [count_stars(str(value).strip()) for value in values]
@@ -150,11 +127,7 @@ class Cut:
 
     @property
     def description(self) -> str:
-        """The levels of each label.
-
-        >>> cut_of(RatingScale(kind="scale", levels=tuple("12345"))).description
-        'Bad 1-2, Okay 3, Good 4-5'
-        """
+        """The levels of each label."""
         bounds, parts = (0, self.okay - 1, self.good - 1, len(self.scale.levels)), []
         for label, low, high in zip(LABELS, bounds, bounds[1:], strict=False):
             levels = self.scale.levels[low:high]
@@ -165,13 +138,7 @@ class Cut:
 
 
 def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
-    """Return the cut at the lowest levels stated for Okay and Good, else at thirds of the scale.
-
-    >>> cut_of(RatingScale(kind="scale", levels=tuple("1234567"))).description
-    'Bad 1-2, Okay 3-5, Good 6-7'
-    >>> cut_of(RatingScale(kind="thumbs", levels=THUMBS)).description
-    'Bad down, Good up'
-    """
+    """Return the cut at the lowest levels stated for Okay and Good, else at thirds of the scale."""
     if stated is None:
         count = len(scale.levels)
         middles = [(level - 0.5) / count for level in range(1, count + 1)]

@@ -134,11 +134,7 @@ class Replies:
 
 
 def find_columns(headers: Iterable[str], stated: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return which header holds what, spelled in any way; those stated must be there.
-
-    >>> find_columns(["ID", "Annotator", "Rating", "note"])
-    {'id': 'ID', 'rater': 'Annotator', 'rating': 'Rating'}
-    """
+    """Return which header holds what, spelled in any way; those stated must be there."""
     names = list(headers)
     known = {_bare(name): name for name in reversed(names)} | {name: name for name in names}
     columns = {}
@@ -154,11 +150,7 @@ def find_columns(headers: Iterable[str], stated: Mapping[str, str] | None = None
 
 
 def parse_stated(texts: Sequence[str]) -> dict[str, str]:
-    """Return columns as an option states them, each as FIELD=NAME.
-
-    >>> parse_stated(["rating=Overall score"])
-    {'rating': 'Overall score'}
-    """
+    """Return columns as an option states them, each as FIELD=NAME."""
     stated = {}
     for text in texts:
         key, _, name = (part.strip() for part in text.partition("="))
@@ -341,11 +333,7 @@ class _RatingTable:
 
 
 def name_text(value: Any) -> str:
-    """Return a name as text; a spreadsheet's 7.0 is 7.
-
-    >>> name_text(7.0), name_text(None)
-    ('7', '')
-    """
+    """Return a name as text; a spreadsheet's 7.0 is 7."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "" if value is None else str(value).strip()

@@ -37,11 +37,7 @@ CONVERSATIONS: Final = (
 
 
 def party_of(name: str) -> str | None:
-    """Return the party of a conversation that a name denotes, SPEAKER or LISTENER; None for others.
-
-    >>> party_of("Seeker"), party_of("assistant"), party_of("tool")
-    ('speaker', 'listener', None)
-    """
+    """Return the party of a conversation that a name denotes, SPEAKER or LISTENER; None for others."""
     return {USER: SPEAKER, ASSISTANT: LISTENER}.get(ROLES.get(plain_name(name), ""))
 
 
@@ -73,11 +69,7 @@ class Exchanged(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plain_name(name: object) -> str:
-    """Return a column's name in one spelling.
-
-    >>> plain_name("User Message"), plain_name("userMessage "), plain_name("ANSWER")
-    ('user_message', 'user_message', 'answer')
-    """
+    """Return a column's name in one spelling."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip())
     return re.sub(r"[\W_]+", "_", text.casefold()).strip("_")
 
@@ -103,11 +95,7 @@ def parsed(value: Any) -> Any:
 
 
 def text_in(content: Any) -> str:
-    """Return the text of a message's content: a text, or parts of which some are text.
-
-    >>> text_in([{"type": "text", "text": "Well"}, {"type": "image_url"}, "done."])
-    'Well done.'
-    """
+    """Return the text of a message's content: a text, or parts of which some are text."""
     if isinstance(content, str):
         return content.strip()
     if isinstance(content, int | float) and not isinstance(content, bool):
@@ -122,11 +110,7 @@ def text_in(content: Any) -> str:
 
 
 def turns_in(value: Any, depth: int = 0) -> list[ChatTurn]:
-    """Return the turns of a conversation in any of the forms that tools write; none in another value.
-
-    >>> turns_in([{"from": "human", "value": "I won!"}, {"from": "gpt", "value": "Lovely!"}])
-    [ChatTurn(role='user', text='I won!'), ChatTurn(role='assistant', text='Lovely!')]
-    """
+    """Return the turns of a conversation in any of the forms that tools write; none in another value."""
     value = parsed(value)
     if depth > DEEPEST_MESSAGES:
         return []
@@ -197,11 +181,7 @@ def _last_question(turns: Sequence[ChatTurn]) -> Exchanged | None:
 
 
 def reply_in(value: Any, depth: int = 0) -> str:
-    """Return the text of a reply: a plain one, a message's, a conversation's last, or a completion's.
-
-    >>> reply_in({"choices": [{"message": {"role": "assistant", "content": "How lovely!"}}]})
-    'How lovely!'
-    """
+    """Return the text of a reply: a plain one, a message's, a conversation's last, or a completion's."""
     if depth > DEEPEST_MESSAGES:
         return ""
     if turns := turns_in(value):

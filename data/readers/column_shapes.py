@@ -103,11 +103,7 @@ class Shape:
 
 
 def value_at(row: Mapping[str, Any], column: str) -> Any:
-    """Return a column's value; a dot leads into a value that is a table itself.
-
-    >>> value_at({"answer": {"text": "How lovely!"}}, "answer.text")
-    'How lovely!'
-    """
+    """Return a column's value; a dot leads into a value that is a table itself."""
     if column in row:
         return row[column]
     value: Any = row
@@ -214,11 +210,11 @@ def _preferences(sample: Sample) -> Fit | None:
     prompt = sample.named.prompt or sample.find(PROMPTS)
     if prompt is None and len(turns_in(sample.first(chosen))) < 2:
         return None
-    convert = _side_by_side(prompt, {chosen: "chosen", rejected: "rejected"})
+    convert = side_by_side(prompt, {chosen: "chosen", rejected: "rejected"})
     return Fit(f"{prompt or 'conversation'}/chosen/rejected: two models", convert)
 
 
-def _side_by_side(
+def side_by_side(
     prompt: str | None, models: Mapping[str, str], names: Mapping[str, str] | None = None
 ) -> Convert:
     """Return what makes a row of each column of replies; `names` are columns with the model's name."""
@@ -256,7 +252,7 @@ def _column_per_model(sample: Sample) -> Fit | None:
     names = {column: name for column, model in models.items() if (name := sample.find([f"model_{model}"]))}
     distinct = list(dict.fromkeys(models.values()))
     shown = f"{len(distinct)} models" if len(distinct) > 4 else ", ".join(distinct)
-    return Fit(f"one column per model ({shown})", _side_by_side(prompt, models, names))
+    return Fit(f"one column per model ({shown})", side_by_side(prompt, models, names))
 
 
 def _replies_by_name(sample: Sample, prompt: str | None) -> dict[str, str]:

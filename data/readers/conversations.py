@@ -30,12 +30,7 @@ DISTINCTIVE_WORDS: Final = 8  # a shorter text, such as a greeting, opens many c
 
 
 def all_turns(exchange: Exchange) -> list[Turn]:
-    """Every turn of a conversation, as a speaker's or a listener's; turns of one of them in a row are one.
-
-    >>> said = (Turn(speaker="user", text="I fell."), Turn(speaker="user", text="Today."))
-    >>> [turn.text for turn in all_turns(Exchange(id="1", prompt="Ow.", response="Oh.", dialogue=said))]
-    ['I fell.\\nToday.\\nOw.', 'Oh.']
-    """
+    """Every turn of a conversation, as a speaker's or a listener's; turns of one of them in a row are one."""
     said = [
         (LISTENER if is_answering(turn.speaker) else SPEAKER, turn.text)
         for turn in exchange.dialogue
@@ -47,13 +42,7 @@ def all_turns(exchange: Exchange) -> list[Turn]:
 
 
 def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
-    """Return every reply of a conversation as an exchange; a turn without one before it is no reply.
-
-    >>> opening = (Turn(speaker="speaker", text="I fell."), Turn(speaker="listener", text="Ouch!"))
-    >>> talk = Exchange(id="1", prompt="It hurts.", response="Oh dear.", dialogue=opening)
-    >>> [(reply.id, reply.prompt, reply.response) for reply in split_conversation(talk)]
-    [('1#1', 'I fell.', 'Ouch!'), ('1#2', 'It hurts.', 'Oh dear.')]
-    """
+    """Return every reply of a conversation as an exchange; a turn without one before it is no reply."""
     turns = all_turns(exchange)
     ends = [index for index, turn in enumerate(turns) if index and turn.speaker == LISTENER]
     extra = {key: value for key, value in exchange.extra.items() if key != "after"}
@@ -102,16 +91,7 @@ def conversation_id(exchange: Exchange) -> str | None:
 
 
 def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
-    """Yield one exchange for each conversation: rows of one model that name the same one, in order.
-
-    A row that names none is a conversation by itself. All rows are held in memory.
-
-    >>> about = {"conversation": "a", "kept": 1}
-    >>> one = Exchange(id="1", prompt="I fell.", response="Ouch!", extra=about)
-    >>> two = Exchange(id="2", prompt="It hurts.", response="Oh dear.", extra=about)
-    >>> [(talk.id, len(talk.dialogue), talk.response) for talk in join_conversations([one, two])]
-    [('a', 2, 'Oh dear.')]
-    """
+    """Yield one exchange for each conversation: rows of one model that name the same one, in order."""
     groups: dict[tuple[str, str | int], list[Exchange]] = {}
     for number, row in enumerate(rows):
         named = conversation_id(row)
@@ -125,10 +105,7 @@ def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
 
 
 def join_turns(rows: Iterator[tuple[int, Row]], header: Header) -> Iterator[tuple[int, Row]]:
-    """Yield one row for each conversation of a table with one turn per row, and other rows unchanged.
-
-    Turns are in the order of their numbers, or of the table. All rows are held.
-    """
+    """Yield one row for each conversation of a table with one turn per row, and other rows unchanged."""
     first = list(islice(rows, 1))
     names = {plain_name(key): key for _, row in first for key, value in row.items() if value is not None}
     role, text, talk, model, number = (

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
@@ -28,6 +27,7 @@ from empathy_judge.data.readers.column_shapes import (
     Shape,
     prompt_row,
     reply_row,
+    side_by_side,
 )
 
 GRADES: Final = frozenset({"status", "score", "named_scores", "grader_reason", "comment", "description"})
@@ -36,11 +36,7 @@ LONGEST_NAME: Final = 40  # characters of a prompt's label; promptfoo takes the 
 
 
 def rows_of_document(document: Any) -> list[Any]:
-    """Return the rows of a JSON file: an array's items, what a tool wraps, or columns turned into rows.
-
-    >>> rows_of_document({"question": ["a", "b"], "answer": ["c", "d"]})
-    [{'question': 'a', 'answer': 'c'}, {'question': 'b', 'answer': 'd'}]
-    """
+    """Return the rows of a JSON file: an array's items, what a tool wraps, or columns turned into rows."""
     if not isinstance(document, dict):
         return document if isinstance(document, list) else [document]
     results, names, values = document.get("results"), document.get("columns"), document.get("data")
@@ -79,7 +75,7 @@ class Tool:
     id: str = "custom_id|id"
     model: str = "model|provided_model_name|model_name"
     kind: RowKind = RowKind.REPLIES
-    adapt: Callable[[Sample, Row], Row | None] = lambda sample, row: row
+    adapt: Callable[[Row], Row | None] = lambda row: row
 
     def recognize(self, sample: Sample) -> Fit | None:
         """Return how the tool's file is read; None for another file."""
@@ -87,10 +83,10 @@ class Tool:
             if not any(_is_there(sample, path) for path in paths.split("|")):
                 return None
         last = LAST_TURN if self.kind is RowKind.CONVERSATIONS else ""
-        return Fit(self.name + last, partial(self._convert, sample), self.kind)
+        return Fit(self.name + last, self._convert, self.kind)
 
-    def _convert(self, sample: Sample, row: Row) -> list[Row]:
-        if (adapted := self.adapt(sample, row)) is None:
+    def _convert(self, row: Row) -> list[Row]:
+        if (adapted := self.adapt(row)) is None:
             return []
         reply = _value(adapted, self.reply)
         if reply is None and row.get("error"):
@@ -145,7 +141,7 @@ def _promptfoo(sample: Sample) -> Fit | None:
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels), start=1)}
     has_variants = len(numbers) > 1
 
-    def adapt(sample: Sample, row: Row) -> Row:
+    def adapt(row: Row) -> Row:
         model = str(_value(row, "provider.label|provider.id|provider") or "unnamed")
         if has_variants:
             label = str(_value(row, "prompt.label") or "")
@@ -173,20 +169,15 @@ def _promptfoo_table(sample: Sample) -> Fit | None:
         for number, (column, (provider, label)) in enumerate(replies.items(), start=1)
     }
 
-    def convert(row: Row) -> list[Row]:
-        rows = []
-        for column, model in models.items():
-            cell = re.sub(r"\A\[(PASS|FAIL|ERROR)\]\s*(\([\d.]+\)\s*)?", "", str(row.get(column) or ""))
-            if cell.strip():
-                rows.append(prompt_row(row.get(prompt), prompt) | {"response": cell, "model": model})
-        if not rows:
-            raise UserError(f"{', '.join(models)}: no reply in any of them")
-        return rows
+    convert, outcome = side_by_side(prompt, models), r"\A\[(PASS|FAIL|ERROR)\]\s*(\([\d.]+\)\s*)?"
 
-    return Fit("a promptfoo table", convert)
+    def without_outcome(row: Row) -> Row:
+        return row | {column: re.sub(outcome, "", str(row.get(column) or "")).strip() for column in models}
+
+    return Fit("a promptfoo table", lambda row: convert(without_outcome(row)))
 
 
-def _inspect(sample: Sample, row: Row) -> Row:
+def _inspect(row: Row) -> Row:
     # The conversation, where it was kept, has what solvers added; the input is what the person said.
     talk = exchanged_in(row.get("messages"))
     epoch = row.get("epoch") or 1
@@ -194,7 +185,7 @@ def _inspect(sample: Sample, row: Row) -> Row:
     return row | {"input": _talk(talk) if talk else row.get("input"), "id": identity}
 
 
-def _lm_eval(sample: Sample, row: Row) -> Row:
+def _lm_eval(row: Row) -> Row:
     reply: Any = row.get("filtered_resps") or row.get("resps")
     while isinstance(reply, list) and reply:
         reply = reply[0]
@@ -213,20 +204,12 @@ def _lm_eval(sample: Sample, row: Row) -> Row:
     return {"arguments": asked, "resps": reply, "id": identity}
 
 
-def _evals_log(sample: Sample, row: Row) -> Row | None:
-    if row.get("type") != "sampling":
-        return None  # what was matched and measured; not the replies
-    specs = [_table(item.get("spec")) for item in sample.rows]
-    by = [name for spec in specs for name in spec.get("completion_fns") or ()]
-    return row | {"id": f"{row.get('sample_id')}/{row.get('event_id')}", "model": next(iter(by), None)}
-
-
-def _langfuse(sample: Sample, row: Row) -> Row | None:
+def _langfuse(row: Row) -> Row | None:
     kind = str(_value(row, "type") or "GENERATION")
     return row if kind.upper() == "GENERATION" else None  # spans and events: steps on the way to a reply
 
 
-def _chatgpt(sample: Sample, row: Row) -> Row:
+def _chatgpt(row: Row) -> Row:
     """Return the last exchange of a tree of messages, in the branch in use."""
     nodes, branch, name = _table(row.get("mapping")), list[Any](), row.get("current_node")
     while isinstance(name, str) and name in nodes and len(branch) <= len(nodes):
@@ -288,23 +271,6 @@ TOOL_SHAPES: Final[tuple[Shape | Tool, ...]] = (
         kind=RowKind.REQUESTS,
     ),
     Tool(
-        "OpenAI Evals output items",
-        "output items of the API",
-        needs="sample datasource_item|item",
-        prompt="sample.input|datasource_item|item",
-        reply="sample.output|sample.output_text|sample.outputs",
-        model="sample.model",
-    ),
-    Tool(
-        "an OpenAI Evals log",
-        "the log of the package `evals`",
-        needs="data type event_id",
-        prompt="data.prompt",
-        reply="data.sampled",
-        model="data.model|model",
-        adapt=_evals_log,
-    ),
-    Tool(
         "a Langfuse export",
         "traces or observations, as CSV, JSON or JSON lines",
         needs=f"input output timestamp|start_time {LANGFUSE_IDS}",
@@ -319,7 +285,7 @@ TOOL_SHAPES: Final[tuple[Shape | Tool, ...]] = (
         prompt="inputs|input",
         reply="outputs|output",
         model=LANGSMITH_MODELS,
-        adapt=lambda sample, row: None if row.get("parent_run_id") else row,  # a step of another run
+        adapt=lambda row: None if row.get("parent_run_id") else row,  # a step of another run
     ),
     Tool(
         "ChatGPT conversations",

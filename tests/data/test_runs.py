@@ -13,7 +13,7 @@ from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import replacing, write_sealed, write_texts
 from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.records import Exchange, judgment_of, unscored
-from empathy_judge.data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_summary
+from empathy_judge.data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_object
 
 PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [
@@ -56,7 +56,7 @@ def test_a_run_is_whole_once_its_manifest_is_there(tmp_path: Path) -> None:
     lines = (tmp_path / "run/judgments.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [item.id for item in EXCHANGES]
     assert find_manifest(tmp_path / "run", PLAN) == read_manifest(tmp_path / "run") == {"seed": 0}
-    assert read_summary(tmp_path / "run")["n"] > 0
+    assert read_object(tmp_path / "run/summary.json")["n"] > 0
 
 
 def test_a_journal_cut_anywhere_is_taken_up(tmp_path: Path) -> None:

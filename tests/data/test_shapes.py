@@ -176,8 +176,6 @@ TOOLS = [
         "the output of an OpenAI batch",
         "kind-model-2025-11-01",
     ),
-    (["openai-evals-items.jsonl"], 3, "OpenAI Evals output items", "kind-model"),
-    (["openai-evals-log.jsonl"], 8, "an OpenAI Evals log, 3 replies", "kind-model"),
     (["langfuse-observations.jsonl"], 6, "a Langfuse export, 3 replies", "kind-model"),
     (["langfuse-traces.csv"], 3, "a Langfuse export" + AFTER, "langfuse-traces"),
     (["langsmith.jsonl"], 2, "a LangSmith export", "kind-model"),
