@@ -11,6 +11,7 @@ from empathy_judge.commands.shared.options import (
     interruptible,
     max_cost_option,
     model_options,
+    print_asked,
     say,
     say_next,
 )
@@ -43,12 +44,6 @@ def align() -> None:
 @click.option("--emotion", "emotions", multiple=True, help="Use only this emotion; may be repeated.")
 @click.option("--per-factor", type=click.IntRange(min=1), help="Use only the first N of each factor.")
 @click.option("--orders", type=click.IntRange(min=1), default=10, show_default=True, help="Item orders.")
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per order.")
-@click.option(
-    "--defaults",
-    type=click.IntRange(min=2),
-    help="Number of sheets without a situation.  [default: --orders, at least 10]",
-)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--positive", is_flag=True, help="Use positive versions of the included situations.")
 @click.option("--stable", is_flag=True, help="Instruct the model to stay emotionally stable.")
@@ -85,20 +80,13 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         progress("asking", "answered", spent=lambda: reporter.endpoint.budget.spent) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
-    found = run.manifest
-    if as_json:
-        print(json.dumps({**found, "run": str(run.folder), "asked": run.asked}, indent=2))
-    else:
-        counts, variant = found["counts"], f" ({found['variant']})" if found["variant"] else ""
-        done = f"{counts['complete']:,} of {counts['sheets']:,} sheets of {found['scale']}"
-        say(f"{done} filled in by {found['model']}{variant}")
-        if found["missing"]:
-            say(f"lack marks: {say_counts(found['missing'])}")
-        if found["left_out"]:
-            say(f"rejected by the server and left out: {', '.join(found['left_out'])}")
-        if found["cost"] is not None:
-            say(f"{found['cost']:.4f} USD")
-        say(run.folder if run.asked else f"{run.folder} (complete; nothing was sent)")
+    found, counts = run.manifest, run.manifest["counts"]
+    variant = f" ({found['variant']})" if found["variant"] else ""
+    done = f"{counts['complete']:,} of {counts['sheets']:,} sheets of {found['scale']}"
+    lines = [f"{done} filled in by {found['model']}{variant}"]
+    if found["missing"]:
+        lines.append(f"lack marks: {say_counts(found['missing'])}")
+    print_asked(run, lines, as_json=as_json)
     check_filled(run)
     if not as_json:
         say_next("to compare these emotions with people's", "align", "report", run.folder)
@@ -133,17 +121,8 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
 @click.argument("sheets", type=FILE, nargs=-1, required=True)
 @click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
 @click.option("--factors", is_flag=True, help="Show all 36 factors in the table, not only the emotions.")
-@click.option(
-    "--alpha",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.01,
-    show_default=True,
-    help="Significance level of the tests.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
-def align_report(
-    sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, as_json: bool
-) -> None:
+def align_report(sheets: tuple[Path, ...], out: Path | None, factors: bool, as_json: bool) -> None:
     """Report how far emotions changed, compared with people.
 
     SHEETS are folders of align run and files of align import.
@@ -156,7 +135,7 @@ def align_report(
     from empathy_judge.emotionbench.alignment import align as align_models
     from empathy_judge.emotionbench.report import print_alignment, write_alignment
 
-    result = align_models(sheets, alpha=alpha)
+    result = align_models(sheets)
     written = write_alignment(result, out) if out else []
     print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)
     if written and not as_json:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,13 +58,8 @@ def calibrate(
     ctx: click.Context,
     /,
     paths: tuple[Path, ...],
-    exchanges: tuple[Path, ...],
-    reading: "SheetOptions",
-    judges: tuple[str, ...],
-    max_cost: float | None,
-    out: Path | None,
     as_json: bool,
-    dimension: str | None,
+    **fitting: Any,
 ) -> None:
     """Compare judges with human ratings, and calibrate the first.
 
@@ -94,16 +89,7 @@ def calibrate(
             "calibrate: pass replies or runs, then the ratings: calibrate RESPONSES|RUN... RATINGS"
         )
     *judged, ratings = paths
-    fitted = fit_judges(
-        judged,
-        ratings,
-        exchanges=exchanges,
-        reading=reading,
-        judges=judges,
-        dimension=dimension,
-        max_cost=max_cost,
-        out=out,
-    )
+    fitted = fit_judges(judged, ratings, **fitting)
     report, runs, written = fitted.report, fitted.runs, fitted.written
     files, folder, refused = fitted.files, written[0].parent, refuse_part(report)
     if as_json:

@@ -7,7 +7,7 @@ from datetime import date
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -30,8 +30,6 @@ from empathy_judge.data.storage import Columns, Shards, Source
 
 if TYPE_CHECKING:
     from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
-    from empathy_judge.data.rating_files.sheet import SheetOptions
-    from empathy_judge.data.records import Exchange
     from empathy_judge.judge.scoring import Watch
 
 
@@ -94,15 +92,9 @@ if TYPE_CHECKING:
 def compare(
     ctx: click.Context,
     runs: tuple[Path, ...],
-    baselines: tuple[str, ...],
     models: tuple[str, ...],
-    are_variants: bool,
-    ratings: Path | None,
-    reading: "SheetOptions",
-    exchanges: tuple[Path, ...],
     reply_columns: Columns,
     judge_name: str | None,
-    calibration: str | None,
     margin: float,
     check: bool,
     html: Path | None,
@@ -110,6 +102,7 @@ def compare(
     junit: Path | None,
     github_summary: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Compare models by their replies.
 
@@ -133,6 +126,7 @@ def compare(
     from empathy_judge.calibration.comparison.compare_runs import compare as compare_models
     from empathy_judge.data.files import write_texts
     from empathy_judge.data.records import to_plain
+    from empathy_judge.data.tables import read_exchanges
     from empathy_judge.judge.base import WEIGHTS
     from empathy_judge.reports.comparison.comparison_page import (
         compared_runs_row,
@@ -147,16 +141,11 @@ def compare(
 
     request = ComparisonRequest(
         paths=runs,
-        baselines=baselines,
         models=tuple(name.strip() for names in models for name in names.split(",") if name.strip()),
-        ratings=ratings,
-        exchanges=exchanges,
-        calibration=calibration,
         margin=margin / 100,
         weights=WEIGHTS,
-        are_variants=are_variants,
         is_gate=check or junit is not None,
-        reading=reading,
+        **asked,
     )
     request, sources = score_paths(request, judge_name, columns=reply_columns)
     with working("comparing"):
@@ -166,11 +155,17 @@ def compare(
     if isinstance(compared, ComparedRuns):
         code = compared.exit_code if check else 0
         result = compared_runs_row(compared)
-        examples = _find_examples(compared, (*sources, *exchanges))
+        wanted = compared.example_digests
+        examples = {
+            exchange.content_digest: exchange
+            for source in (*sources, *request.exchanges)
+            for exchange in read_exchanges(source, on_bad=lambda bad: None)
+            if exchange.content_digest in wanted
+        }
         page = runs_page(compared, examples)
         if junit:
             write_junit(junit_checks(compared), junit, name="compare")
-    elif check or html or are_variants or junit:
+    elif check or html or request.are_variants or junit:
         raise UserError("--check, --html, --junit and --variants are for judged replies, not for ratings")
     else:
         result = {"kind": "ratings", **to_plain(compared)}
@@ -272,16 +267,3 @@ def _check_models(request: "ComparisonRequest", sources: "Mapping[Path, Shards]"
             (judged,) = read_judged(path, scale=LABELS)
             runs.append((path.name, {item.model for item in judged.judgments}))
     choose_models([name for names in name_models(runs) for name in names.values()], request)
-
-
-def _find_examples(compared: "ComparedRuns", sources: Sequence[Source]) -> "dict[str, Exchange]":
-    """Find the replies with the largest differences in the files they came from."""
-    from empathy_judge.data.tables import read_exchanges
-
-    wanted = compared.example_digests
-    return {
-        exchange.content_digest: exchange
-        for source in sources
-        for exchange in read_exchanges(source, on_bad=lambda bad: None)
-        if exchange.content_digest in wanted
-    }

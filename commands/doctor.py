@@ -5,10 +5,9 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from hashlib import sha256
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -21,7 +20,7 @@ from empathy_judge.data.errors import ROOT, UserError, install_hint, requirement
 from empathy_judge.data.files import explain, read_toml
 from empathy_judge.data.records import to_plain
 from empathy_judge.data.tables import SAMPLE_RESPONSES
-from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS, WEIGHTS_LICENSE, load_judge
+from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS_LICENSE, load_judge
 from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
 from empathy_judge.judge.llm.endpoint import Endpoint
 
@@ -33,11 +32,6 @@ SECONDS: Final = 10.0  # that a server may take to answer
 LEAST_SPACE: Final = 0.2 * GIGABYTE
 SOON: Final = timedelta(days=30)
 CLOSE, ODD = 0.02, 0.05  # processors round states to 8 bits a little differently; more is damage
-WHERE = {
-    "bash": 'eval "$(empathy-judge completion bash)"  in ~/.bashrc',
-    "zsh": 'eval "$(empathy-judge completion zsh)"  in ~/.zshrc',
-    "fish": "empathy-judge completion fish > ~/.config/fish/completions/empathy-judge.fish",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +51,6 @@ def check_installation() -> Iterator[Check]:
     yield Check("license of these judges", "ok", WEIGHTS_LICENSE)
     yield check_sample()
     yield from check_folder(Path("runs"))
-
-
-def shipped_version() -> str:
-    """Return the shipped judge and its calibration, as its card has them; no weights are read for this."""
-    from empathy_judge.judge.classifier.judge import version_of
-
-    try:
-        files = json.loads((WEIGHTS / DEFAULT / "card.json").read_text(encoding="utf-8"))["files"]
-        weights = sha256("".join(stated for _, stated in sorted(files.items())).encode()).hexdigest()
-        fitted = json.loads((WEIGHTS / DEFAULT / "calibration.json").read_text(encoding="utf-8"))
-        expires = date.fromisoformat(fitted["created"]) + timedelta(days=fitted["days"])
-        return f"{DEFAULT} {version_of(weights)}, calibration {fitted['digest'][:12]} until {expires}"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"{DEFAULT}: cannot be read; see `empathy-judge doctor`"
 
 
 def check_packages() -> Iterator[Check]:
@@ -235,23 +215,13 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
       empathy-judge doctor
       empathy-judge doctor prompted.toml nightly.toml
     """
-    failed = print_checks(chain(check_installation(), *map(check_file, files)), as_json=as_json)
-    if not as_json and failed:
-        say_next("once that is fixed", "doctor", *files)
-    elif not as_json:
-        say_next("to score the sample replies, or your own file", "score", SAMPLE_RESPONSES)
-    ctx.exit(5 if failed else 0)
-
-
-def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
-    """Print each check as it is done, or all as JSON; return how many failed."""
     from rich.text import Text
 
     from empathy_judge.data.text import printable
     from empathy_judge.reports.terminal import open_screen
 
     done, console = [], open_screen()
-    for check in checks:
+    for check in chain(check_installation(), *map(check_file, files)):
         done.append(check)
         if not as_json:
             words = f"{check.name}: {check.message}{check.fix and f'; {check.fix}'}"
@@ -262,16 +232,20 @@ def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
         print(json.dumps({"checks": to_plain(done), "failed": failed}, indent=2))
     else:
         console.print(f"{len(done)} checks: {failed} failed, {warned} warnings", style="bold")
-    return failed
+    if not as_json and failed:
+        say_next("once that is fixed", "doctor", *files)
+    elif not as_json:
+        say_next("to score the sample replies, or your own file", "score", SAMPLE_RESPONSES)
+    ctx.exit(5 if failed else 0)
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(list(WHERE)))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell completion script.
 
-    It completes commands, options, judges and files.
+    It completes commands, options, judges and files. Put the first example into ~/.bashrc or ~/.zshrc.
 
     \b
     Examples:
@@ -283,7 +257,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     made = kind(ctx.find_root().command, {}, "empathy-judge", "_EMPATHY_JUDGE_COMPLETE")
-    click.echo(f"# {WHERE[shell]}\n{made.source()}")
+    click.echo(made.source())
 
 
 @click.command()

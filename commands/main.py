@@ -114,24 +114,8 @@ class Commands(click.Group):
             raise click.exceptions.Exit(Interrupted.exit_code) from interrupt
 
 
-def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
-    """Print this version and that of the shipped judge, and exit."""
-    if is_asked and not ctx.resilient_parsing:
-        from empathy_judge.commands.doctor import shipped_version
-
-        click.echo(f"empathy-judge, version {__version__}\n{shipped_version()}")
-        ctx.exit()
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=show_version,
-    help="Show the version and exit.",
-)
+@click.version_option(__version__, prog_name="empathy-judge")
 def main() -> None:
     """Estimate how people would rate the empathy of replies.
 

@@ -1,7 +1,6 @@
 """The command `optimize`: better instructions for an LLM judge, found with human ratings."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,6 @@ from empathy_judge.data.errors import Interrupted
 )
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Spending limit in USD.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
-@click.option(
-    "--held-out",
-    "held_out_part",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.3,
-    show_default=True,
-    help="Share of the ratings held out for evaluation.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def optimize(
     exchanges: Path,
@@ -52,13 +43,14 @@ def optimize(
     """Optimize an LLM judge's instructions on human ratings (GEPA).
 
     EXCHANGES are prompts with their replies, RATINGS their human ratings. The result replaces the judge's own
-    instructions only if it agrees better with held-out ratings. Name its file in the judge's TOML as
-    program = "..." to score with it. It may quote exchanges from the ratings.
+    instructions only if it agrees better with the 30% of the ratings that are held out. Name its file in the
+    judge's TOML as program = "..." to score with it. It may quote exchanges from the ratings.
 
     \b
     Example:
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
+    from empathy_judge.data.text import show
     from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, optimize_file
 
     try:
@@ -77,40 +69,22 @@ def optimize(
         ) from interrupt
     if as_json:
         click.echo(json.dumps(record, indent=2))
-    else:
-        print_optimized(record)
-        say_next(f'write program = "{out}" into {judge_name}, and score with --judge {judge_name}')
-
-
-def print_optimized(record: Mapping[str, Any]) -> None:
-    """Print the figures before and after an optimization, and how to read them."""
-    from empathy_judge.data.records import LABELS
-    from empathy_judge.data.text import show
-    from empathy_judge.reports.page import Table, row
-    from empathy_judge.reports.terminal import open_screen, print_lines, print_tables
-
-    held_out, replies = record["held_out"], record["replies"]
-    unscored, sides = held_out["unscored"], ("before", "after", "difference")
-    table = Table(
-        head=("held out", *sides),
-        rows=(
-            row("agreement", *(show(held_out["qwk"][side], digits=3) for side in sides)),
-            row("unscored", unscored["before"], unscored["after"], ""),
-        ),
+        return
+    held_out, replies, unscored = record["held_out"], record["replies"], record["held_out"]["unscored"]
+    before, after, change = (
+        show(held_out["qwk"][side], digits=3) for side in ("before", "after", "difference")
     )
     apart = "prompts and rating batches" if record["batches_apart"] else "prompts, not rating batches,"
     stopped = f"; stopped early: {record['stopped']}" if record["stopped"] else ""
-    screen = open_screen()
-    print_tables([table], screen)
-    print_lines(
-        [
-            f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
-            f"apart from the others; labels are {', '.join(LABELS)}",
-            f"trained on {replies['to learn from']:,} replies, selected on {replies['to choose by']:,} others"
-            f" from {record['candidates']:,} candidates",
-            "agreement: weighted kappa, 0 is chance and 1 perfect",
-            f"{record['calls']:,} calls, {record['cost']:.4f} USD{stopped}",
-            f"program {record['program']}",
-        ],
-        screen,
-    )
+    for line in (
+        f"agreement (weighted kappa): {before} before, {after} after, difference {change}",
+        f"unscored: {unscored['before']} before, {unscored['after']} after",
+        f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
+        "apart from the others",
+        f"trained on {replies['to learn from']:,} replies, selected on {replies['to choose by']:,} others "
+        f"from {record['candidates']:,} candidates",
+        f"{record['calls']:,} calls, {record['cost']:.4f} USD{stopped}",
+        f"program {record['program']}",
+    ):
+        say(line)
+    say_next(f'write program = "{out}" into {judge_name}, and score with --judge {judge_name}')

@@ -93,7 +93,7 @@ def plan(
     with working(f"reading {NOUNS[unit]}"):
         words = (*files, *reading_words(ctx, READING_REPLIES))
         drawn = draw_plan(replies, people=people, each=each, seed=seed, source_words=words, unit=unit)
-    write_plan(drawn, out)
+    write_plan(drawn.plan, drawn.texts, out)
     made = drawn.plan
     notes = [*([f"{len(skipped)} rows cannot be read and were skipped"] if skipped else []), *drawn.notes]
     models = sorted({item.model for item in made.items.values()})
@@ -241,8 +241,8 @@ def collect(folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: 
         about |= {"problems": list(found.problems), "changed": list(found.changed), "marked": found.marked}
         click.echo(json.dumps(about, indent=2))
         return
-    raters = [rater for rater in found.consistency.values() if rater.rated]
-    finished = sum(rater.rated == rater.planned for rater in raters)
+    raters = [rater for rater in found.consistency.values() if rater.indexes]
+    finished = sum(len(rater.indexes) == rater.planned for rater in raters)
     plural = "s" if len(raters) != 1 else ""
     say(f"{len(found.rows):,} ratings by {len(raters)} rater{plural}; finished: {finished}")
     if found.repeats[1]:
@@ -374,7 +374,7 @@ def next_replies(
     from empathy_judge.data.tables import read_responses
     from empathy_judge.rating.journal import lock_plan
     from empathy_judge.rating.next_draw import draw_next
-    from empathy_judge.rating.plan import Drawn, add_raters, read_plan, read_texts, replace_plan
+    from empathy_judge.rating.plan import Drawn, add_raters, read_plan, read_texts, write_plan
 
     if bool(files) == bool(people):
         raise UserError("rate next: pass the plan's files to add replies, or --people to add raters")
@@ -390,7 +390,7 @@ def next_replies(
             replies = read_responses(files, reply_columns, unit=made.unit)
             chosen = draw_next(made, list(replies), judgments, each=each)
             say_notes(replies.notes())
-        replace_plan(chosen.plan, {**texts, **chosen.texts}, folder)
+        write_plan(chosen.plan, {**texts, **chosen.texts}, folder, is_new=False)
     added = chosen.plan.count_ratings() - made.count_ratings()
     if as_json:
         about = {"plan": str(folder), "ratings": added, "drawn": chosen.summary, "notes": chosen.notes}

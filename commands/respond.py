@@ -1,6 +1,5 @@
 """The command `respond`: have a model answer prompts."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,14 @@ from empathy_judge.commands.shared.options import (
     interruptible,
     max_cost_option,
     model_options,
+    print_asked,
     say_next,
     say_notes,
 )
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.runs import FinishedRun, folder_name
+from empathy_judge.data.runs import folder_name
 from empathy_judge.data.storage import Columns, check_source, find_sources
 from empathy_judge.data.tables import SAMPLE_PROMPTS
-from empathy_judge.data.text import printable
 from empathy_judge.judge.llm.answer_prompts import (
     MOST_WORDS,
     Responder,
@@ -93,24 +92,7 @@ def respond(
             on_progress=on_progress,
             on_read=say_notes,
         )
-    print_responded(responded, as_json=as_json)
-    manifest = responded.manifest
-    if not manifest["counts"]["responses"]:
-        raise OperationalError(
-            f"{folder}: no responses: {say_counts(manifest['reasons'])}. Failed prompts are not sent again "
-            "in this folder: fix the cause and set another --out"
-        )
-    if not as_json:
-        say_next("to score the replies", "score", folder / "responses.jsonl")
-
-
-def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
-    """Print the manifest as JSON, or its main figures."""
-    manifest = responded.manifest
-    if as_json:
-        print(json.dumps({**manifest, "run": str(responded.folder), "asked": responded.asked}, indent=2))
-        return
-    counts, words = manifest["counts"], manifest["words"]
+    manifest, counts, words = responded.manifest, responded.manifest["counts"], responded.manifest["words"]
     lines = [f"{counts['responses']:,} of {counts['prompts']:,} prompts answered by {manifest['model']}"]
     if counts["failed"]:
         lines.append(f"failed, not among the responses: {say_counts(manifest['reasons'])}")
@@ -120,12 +102,11 @@ def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
         lines.append(f"served as {say_counts(served)}")
     if len(served) > 1:
         lines.append("Warning: the server used more than one model.")
-    if manifest["left_out"]:
-        lines.append(f"rejected by the server and left out: {', '.join(manifest['left_out'])}")
-    if manifest["cost"] is not None:
-        lines.append(f"{manifest['cost']:.4f} USD")
-    lines.append(
-        f"{responded.folder / 'responses.jsonl'}{'' if responded.asked else ' (complete; nothing was sent)'}"
-    )
-    for line in lines:
-        print(printable(line))
+    print_asked(responded, lines, as_json=as_json, file="responses.jsonl")
+    if not counts["responses"]:
+        raise OperationalError(
+            f"{folder}: no responses: {say_counts(manifest['reasons'])}. Failed prompts are not sent again "
+            "in this folder: fix the cause and set another --out"
+        )
+    if not as_json:
+        say_next("to score the replies", "score", folder / "responses.jsonl")

@@ -1,14 +1,9 @@
 """The command `serve`: the judge over HTTP."""
 
-from typing import Any, Final
-
 import click
 
 from empathy_judge.commands.shared.options import device_option, say, say_next
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
-
-COUNT: Final[dict[str, Any]] = {"type": click.IntRange(min=1), "show_default": True}
 
 
 @click.command()
@@ -33,23 +28,7 @@ COUNT: Final[dict[str, Any]] = {"type": click.IntRange(min=1), "show_default": T
 @click.option(
     "--key-env", default="", metavar="NAME", help="Environment variable with the key that clients must send."
 )
-@click.option(
-    "--queue", metavar="N", default=MOST_QUEUED, help="Most judgments that may wait; more get 503.", **COUNT
-)
-@click.option(
-    "--max-exchanges", metavar="N", default=MOST_EXCHANGES, help="Most exchanges in a request.", **COUNT
-)
-@click.option("--max-body", metavar="BYTES", default=LARGEST_BODY, help="Largest request body.", **COUNT)
-def serve(
-    judge_name: str,
-    calibration: str | None,
-    host: str,
-    port: int,
-    key_env: str,
-    queue: int,
-    max_exchanges: int,
-    max_body: int,
-) -> None:
+def serve(judge_name: str, calibration: str | None, host: str, port: int, key_env: str) -> None:
     """Serve a judge over HTTP.
 
     POST /v1/score takes exchanges; /v1/chat/completions grades for tools that support only chat models; / is
@@ -60,7 +39,7 @@ def serve(
     \b
     Examples:
       empathy-judge serve
-      empathy-judge serve --port 0 --judge prompted.toml --queue 64
+      empathy-judge serve --port 0 --judge prompted.toml
       empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
     """
     from empathy_judge.judge.base import load_both_units
@@ -91,9 +70,6 @@ def serve(
         app = make_app(
             served,
             conversations=conversations,
-            queue=queue,
-            max_exchanges=max_exchanges,
-            max_body=max_body,
             hosts=own_hosts(host),
             key=key.headers.get("Authorization", "").removeprefix("Bearer "),
             on_ready=say_ready,

@@ -15,17 +15,18 @@ import numpy as np
 
 from empathy_judge.calibration.comparison.stop_rule import CrossedRatings
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.files import disk_errors, parse_json, replacing
 from empathy_judge.data.input_limits import LONGEST_REASON
 from empathy_judge.data.judgments import position_on
 from empathy_judge.data.rating_files.scales import as_label
+from empathy_judge.data.readers.file_formats import read_whole
 from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import LABELS, to_plain
 from empathy_judge.data.storage import SUFFIXES
 from empathy_judge.data.tables import write_rows
-from empathy_judge.rating.handouts import ANSWERS, read_handed_back, sheet_row
+from empathy_judge.rating.handouts import ANSWERS, sheet_row
 from empathy_judge.rating.journal import Entry, read_entry, read_journal
-from empathy_judge.rating.plan import RatingPlan, Texts, read_plan, read_texts
+from empathy_judge.rating.plan import FORMAT, RatingPlan, Texts, read_plan, read_texts
 
 RATINGS_FILE: Final = "ratings.jsonl"
 CONSISTENCY_FILE: Final = "consistency.json"
@@ -35,37 +36,25 @@ FASTEST_READING: Final = 600  # words a minute; three times what people read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterConsistency:
-    """One rater's labels of repeated replies and of anchors, by their ids.
+    """One rater's labels of repeated replies and of anchors, by their ids."""
 
-    `indexes` are those of the rater's order that have a rating, and `marks` are reasons why these ratings may
-    carry no information.
-    """
-
-    indexes: Sequence[int]
+    indexes: Sequence[int]  # of the rater's order, that have a rating
     planned: int
     repeats: Mapping[str, tuple[str, str]]
     anchors: Mapping[str, str]
-    marks: Sequence[str]
-
-    @property
-    def rated(self) -> int:
-        """The number of ratings, with those of repeated replies."""
-        return len(self.indexes)
+    marks: Sequence[str]  # reasons why these ratings may carry no information
 
 
 @dataclass
 class Collected:
-    """The latest ratings of a plan by token and index.
-
-    `problems` are files and rows set aside, `changed` ratings with two labels, `again` counts duplicates.
-    """
+    """The latest ratings of a plan by token and index."""
 
     plan: RatingPlan
     texts: Texts
     found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
-    problems: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    again: int = 0
+    problems: list[str] = field(default_factory=list)  # files and rows set aside
+    changed: list[str] = field(default_factory=list)  # ratings with two labels
+    again: int = 0  # duplicates
 
     def add(self, token: str, entry: Entry, where: str) -> None:
         """Add a rating; of two labels the later one counts."""
@@ -179,8 +168,15 @@ def _find_marks(replies: Sequence[str], found: Mapping[int, Entry]) -> list[str]
 
 def _read_returned(path: Path, plan: RatingPlan) -> tuple[str, list[Entry]]:
     """Return the token and the ratings of a file that a page saved; `ValueError` if it is not one."""
-    handed = read_handed_back(path)
-    if handed is None:
+    try:
+        handed = parse_json(read_whole(path))
+    except (OSError, ValueError, RecursionError):
+        handed = None
+    kinds = {"format": int, "token": str, "ratings": list}
+    is_whole = isinstance(handed, dict) and all(
+        type(handed.get(name)) is kind for name, kind in kinds.items()
+    )
+    if not is_whole or handed["format"] != FORMAT:
         raise ValueError("neither a file of the rating page nor a sheet")
     token, rows, latest = handed["token"], handed["ratings"], datetime.now(UTC) + timedelta(days=1)
     if token not in plan.raters:
@@ -275,11 +271,8 @@ def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:
     return ratings, consistency
 
 
-def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path] = ()) -> CrossedRatings:
-    """Return the ratings of the journal, of files, and of an earlier collection.
-
-    Their chances are those that the plan has now.
-    """
+def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path]) -> CrossedRatings:
+    """Return the ratings of journal, files and an earlier collection, with the chances of the plan."""
     rows = {(row["rater"], row["id"]): row for row in read_collected(folder)}
     rows |= {(row["rater"], row["id"]): row for row in collect(folder, files).rows}
     chance = {item.id: item.chance for item in plan.items.values()}

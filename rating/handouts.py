@@ -12,9 +12,8 @@ from string import Template
 from typing import Any, Final
 
 from empathy_judge import reports, server
-from empathy_judge.data.files import disk_errors, parse_json, replacing, write_texts
+from empathy_judge.data.files import disk_errors, replacing, write_texts
 from empathy_judge.data.input_limits import LONGEST_REASON
-from empathy_judge.data.readers.file_formats import read_whole
 from empathy_judge.data.records import CONVERSATION, NOUNS
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import write_text
@@ -123,14 +122,3 @@ def sheet_row(plan: RatingPlan, texts: Texts, token: str, index: int) -> dict[st
         "response": text["response"],
         **dict.fromkeys(ANSWERS, ""),
     }
-
-
-def read_handed_back(path: Path) -> dict[str, Any] | None:
-    """Return the file that a rater sent back; None if it is not one."""
-    try:
-        found = parse_json(read_whole(path))
-    except (OSError, ValueError, RecursionError):
-        return None
-    kinds = {"format": int, "token": str, "ratings": list}
-    is_whole = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
-    return found if is_whole and found["format"] == FORMAT else None

@@ -36,11 +36,7 @@ class Conflict(Exception):
 
 
 class Journal:
-    """All acts of all raters; one process at a time may write.
-
-    A rater's acts at one index are numbered from 1. A page without a response sends an act again with its
-    number, so that no act is recorded twice or too late.
-    """
+    """All acts of all raters; numbered at each index, so that an act sent again is recorded once."""
 
     def __init__(self, folder: Path, plan: RatingPlan) -> None:
         self.path, self.plan = folder / JOURNAL_FILE, plan
@@ -63,11 +59,9 @@ class Journal:
         """Store an act, the `number`-th at its index; a known one is not written again."""
         with self._lock:
             acts = self._acts[token].setdefault(entry.index, [])
-            if number <= len(acts):
-                if acts[number - 1] != entry:
-                    raise Conflict
+            if acts[number - 1 : number] == [entry]:
                 return
-            if number > len(acts) + 1:
+            if number != len(acts) + 1:
                 raise Conflict
             at = datetime.now(UTC).replace(microsecond=0)
             row: dict[str, Any] = {"token": token, "key": key, "index": entry.index, "label": entry.label}

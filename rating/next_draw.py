@@ -1,10 +1,8 @@
 """The next replies to rate, drawn with known chances, so that weights of 1 / chance leave no bias.
 
-Unrated models come first: each rater gets their replies to prompts that he or she has read already. Otherwise
-further prompts are drawn, with all models' replies to each. With a judge's run they come from strata of its
-Good share, most from strata where single ratings vary most by the judge's score (Neyman 1934). Within a
-stratum all prompts have the same chance: the share of its prompts that are drawn. It grows with every draw,
-also for prompts drawn earlier.
+Unrated models come first, on prompts that each rater has read. Otherwise further prompts are drawn, with all
+models' replies to each. With a judge's run they come from strata of its Good share, most from strata where
+ratings vary most by the judge's score (Neyman 1934). A prompt's chance is the drawn share of its stratum.
 """
 
 import random
@@ -131,8 +129,8 @@ def _add_prompts(
         token: [item.id for row in new[number :: plan.people] for item in row]
         for number, token in enumerate(plan.raters)
     }
-    shown = sorted({round(chances[identity], 2) for identity in drawn if identity in chances})
-    spread = f"{shown[0]:g}" if len(shown) == 1 else f"{shown[0]:g} to {shown[-1]:g}"
+    shown = [chances[identity] for identity in drawn if identity in chances]
+    spread = " to ".join(dict.fromkeys(f"{chance:.2g}" for chance in (min(shown), max(shown))))
     by_judge = f", from {len(strata)} strata of the judge's score" if len(strata) > 1 else ""
     drawn_now = _extend(plan, [item for row in new for item in row], chances, added, rng)
     few = () if len(new) == wanted else (f"fewer than {each} per rater: no more prompts are left",)
@@ -192,9 +190,7 @@ def _add_models(
     there = sorted({prompt for prompts in read.values() for prompt in prompts})
     names = ", ".join(sorted(unrated))
     if not there:
-        raise UserError(
-            f"rate next: {names} have no reply to a prompt of the plan; make a new plan with all models"
-        )
+        raise UserError(f"rate next: {names} have no reply to a prompt of the plan; make a new plan")
     count = max(1, each // len(unrated))
     share = min(1.0, count / max(map(len, read.values())))
     # One order of prompts for all raters: the number taken is then a share of all.
@@ -219,7 +215,7 @@ def _extend(
 ) -> Drawn:
     """Return the plan with new replies, `added` to each rater's in random order; both are by id."""
     keys = {item.id: secrets.token_hex(6) for item in new}
-    items = {**plan.items, **{keys[item.id]: item_of(item) for item in new}}
+    items = {**plan.items, **{keys[item.id]: item_of(item, chance=chances[item.id]) for item in new}}
     items = {key: replace(item, chance=chances.get(item.id, item.chance)) for key, item in items.items()}
     more = {token: [keys[reply] for reply in rng.sample(ids, len(ids))] for token, ids in added.items()}
     raters = {

@@ -56,10 +56,7 @@ class Rater:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingPlan:
-    """The assignment of replies to raters; raters have secret tokens, replies have random keys.
-
-    `source_words` are the files the replies came from, with the options that name their columns.
-    """
+    """The assignment of replies to raters; raters have secret tokens, replies have random keys."""
 
     seed: int
     people: int
@@ -67,7 +64,7 @@ class RatingPlan:
     items: Mapping[str, Item]
     raters: Mapping[str, Rater]
     anchors: tuple[str, ...] = ()
-    source_words: tuple[str, ...] = ()
+    source_words: tuple[str, ...] = ()  # the files of the replies, with the options that name their columns
     unit: str = REPLY
     undrawn: int = 0  # prompts of which `rate next` can draw all models' replies
     format: int = FORMAT
@@ -86,10 +83,7 @@ class RatingPlan:
         return sum(len(set(rater.order) - set(self.anchors)) for rater in self.raters.values())
 
     def next_step(self, folder: Path, rated: int, *, people: int) -> tuple[object, ...]:
-        """Return what to do for more ratings, and the words of its command.
-
-        Finish the plan, then add replies, then add raters: `people`, or as many again.
-        """
+        """Return what to do for more ratings, and the words of its command; `people` are raters to add."""
         if rated < self.count_design():
             return "to continue rating", "rate", "open", folder
         if self.undrawn and self.source_words and not people:
@@ -127,7 +121,7 @@ def draw_plan(
         raise UserError("nothing to rate: the files have no replies")
     columns, notes = columns_of_models(pool, each, rng)
     is_crossed = not notes
-    models, size = len(columns), sum(map(len, columns))
+    models = len(columns)
     anchors, kept = _take_anchors(columns, each, rng)
     share = min(each - REPEATS - len(anchors), models * min(map(len, kept)))
     count = share + REPEATS + len(anchors)
@@ -136,7 +130,9 @@ def draw_plan(
         why = f"{fewest[0].model!r} has only" if models > 1 else "there are only"
         notes.append(f"each rater gets {count} replies, not {each}: {why} {len(fewest)}")
     keys = {id(item): secrets.token_hex(6) for item in pool}
-    shares = [[keys[id(item)] for item in taken] for taken in _deal(kept, people, share)]
+    # Each rater takes the next part of the sequence, which starts again after its end.
+    replies = chain.from_iterable(zip(*map(cycle, kept), strict=True))
+    shares = [[keys[id(item)] for item in islice(replies, share)] for _ in range(people)]
     shown = [keys[id(item)] for item in anchors]
     drawn = set(shown).union(*shares)
     chances = _chances(columns, kept, people * share, anchors)
@@ -160,21 +156,21 @@ def draw_plan(
     )
     by_key = {keys[id(item)]: item for item in taken}
     notes += named_models(taken, {item.model for item in pool})
-    if size < len(pool):
+    if left_out := len(pool) - sum(map(len, columns)):
         notes.append(
-            f"{len(pool) - size} of {len(pool)} replies are left out: some models have none to their prompts"
+            f"{left_out} of {len(pool)} replies are left out: some models have none to their prompts"
         )
     return Drawn(plan=plan, texts={key: blind_text(by_key[key]) for key in plan.items}, notes=tuple(notes))
 
 
-def item_of(exchange: Exchange, *, chance: float = 1.0) -> Item:
+def item_of(reply: Exchange, *, chance: float) -> Item:
     """Return the item of a plan for a reply."""
     return Item(
-        id=exchange.id,
-        model=exchange.model,
-        prompt_key=exchange.prompt_digest,
+        id=reply.id,
+        model=reply.model,
+        prompt_key=reply.prompt_digest,
         chance=chance,
-        content_digest=exchange.content_digest,
+        content_digest=reply.content_digest,
     )
 
 
@@ -200,22 +196,13 @@ def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -
 
 
 def _take_anchors(columns: Columns, each: int, rng: random.Random) -> tuple[list[Exchange], Columns]:
-    """Return anchors of one prompt, or of two for a single model, and the columns without that prompt.
-
-    If each rater can rate everything, no anchors are needed.
-    """
+    """Return anchors of one prompt, or of two for a single model, and the columns without that prompt."""
     rows = -(-ANCHORS // len(columns))
+    # If each rater can rate everything, no anchors are needed.
     if sum(map(len, columns)) <= each - REPEATS or min(map(len, columns)) <= rows:
         return [], columns
     taken = [item for column in columns for item in column[:rows]]
     return rng.sample(taken, ANCHORS), [column[rows:] for column in columns]
-
-
-def _deal(columns: Columns, people: int, share: int) -> list[list[Exchange]]:
-    """Give each rater the next `share` of the sequence, which starts again after its end."""
-    sequence = zip(*map(cycle, columns), strict=True)
-    replies = chain.from_iterable(sequence)
-    return [list(islice(replies, share)) for _ in range(people)]
 
 
 def _chances(columns: Columns, kept: Columns, ratings: int, anchors: Sequence[Exchange]) -> dict[int, float]:
@@ -284,16 +271,11 @@ def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
     return [f"{len(leaks)} replies mention a model's name, which raters will see; {first}"]
 
 
-def write_plan(drawn: Drawn, folder: Path) -> None:
+def write_plan(plan: RatingPlan, texts: Texts, folder: Path, *, is_new: bool = True) -> None:
     """Write a plan's folder; the plan comes last, so that a folder with a plan is complete."""
-    if (folder / PLAN_FILE).exists():
-        raise UserError(f"{folder}: has a plan already, which ratings may use; set another --out")
-    replace_plan(drawn.plan, drawn.texts, folder)
-
-
-def replace_plan(plan: RatingPlan, texts: Texts, folder: Path) -> None:
-    """Write a plan in place of an existing one, its texts first."""
     path = folder / PLAN_FILE
+    if is_new and path.exists():
+        raise UserError(f"{folder}: has a plan already, which ratings may use; set another --out")
     write_rows(folder / TEXTS_FILE, ({"key": key, **text} for key, text in texts.items()))
     with disk_errors(path), replacing(path) as partial:
         partial.write_text(json.dumps(to_plain(plan), indent=1) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 """Options, completions and messages that the commands share."""
 
+import json
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -18,7 +19,7 @@ from empathy_judge.data.storage import Columns
 from empathy_judge.data.text import printable_lines
 
 if TYPE_CHECKING:
-    from empathy_judge.data.runs import OnProgress
+    from empathy_judge.data.runs import FinishedRun, OnProgress
     from empathy_judge.judge.base import Judge
 
 RATING_PLAN: Final = "rating-plan"  # the folder of `rate plan`
@@ -204,6 +205,21 @@ def say_rate_plan(what: str, *words: object) -> None:
     names = (f"{RATING_PLAN}-{number}" if number > 1 else RATING_PLAN for number in count(1))
     free = next(name for name in names if not Path(name).exists())
     say_next(what, "rate", "plan", *words, *(() if free == RATING_PLAN else ("--out", free)))
+
+
+def print_asked(run: "FinishedRun", lines: Iterable[str], *, as_json: bool, file: str = "") -> None:
+    """Print the manifest of a run of a model as JSON, or `lines` about it with its cost and its folder."""
+    found = run.manifest
+    if as_json:
+        print(json.dumps({**found, "run": str(run.folder), "asked": run.asked}, indent=2))
+        return
+    for line in lines:
+        say(line)
+    if found["left_out"]:
+        say(f"rejected by the server and left out: {', '.join(found['left_out'])}")
+    if found["cost"] is not None:
+        say(f"{found['cost']:.4f} USD")
+    say(f"{run.folder / file}{'' if run.asked else ' (complete; nothing was sent)'}")
 
 
 def say(text: object, *, err: bool = False) -> None:

@@ -79,12 +79,9 @@ def test_what_is_mistyped_is_answered_with_a_guess(words: list[str], guess: str)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_that_says_where_it_goes(shell: str) -> None:
+def test_completion_is_a_script(shell: str) -> None:
     done = run("completion", shell)
-    assert done.exit_code == 0
-    assert done.stdout.startswith("# ")
-    assert f"empathy-judge completion {shell}" in done.stdout.splitlines()[0]
-    assert "_EMPATHY_JUDGE_COMPLETE" in done.stdout
+    assert done.exit_code == 0 and "_EMPATHY_JUDGE_COMPLETE" in done.stdout
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
 

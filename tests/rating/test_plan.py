@@ -11,7 +11,7 @@ from rating_plans import NAMES, made_replies, make_plan
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
-from empathy_judge.rating.plan import ANCHORS, Drawn, RatingPlan, draw_plan, read_plan, read_texts, write_plan
+from empathy_judge.rating.plan import ANCHORS, Drawn, RatingPlan, draw_plan, read_plan, read_texts
 
 
 def counts_of(plan: RatingPlan) -> Counter[str]:
@@ -118,7 +118,7 @@ def test_what_cannot_be_a_plan_is_refused(tmp_path: Path) -> None:
         read_plan(tmp_path)
     make_plan(tmp_path)
     with pytest.raises(UserError, match="another --out"):
-        write_plan(draw_plan(made_replies(), people=1, each=5, seed=0), tmp_path)
+        make_plan(tmp_path)
     table = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps(table | {"format": 9}))
     with pytest.raises(UserError, match="format 9"):

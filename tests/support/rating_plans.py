@@ -39,7 +39,7 @@ def make_plan(
 ) -> RatingPlan:
     """Draw a plan into a folder."""
     drawn = draw_plan(made_replies(prompts, models), people=people, each=each, seed=1)
-    write_plan(drawn, folder)
+    write_plan(drawn.plan, drawn.texts, folder)
     return drawn.plan
 
 

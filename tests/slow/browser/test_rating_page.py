@@ -238,7 +238,8 @@ def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: 
 
 def test_a_conversation_is_shown_as_turns_with_the_time_that_is_left(browser: Any, tmp_path: Path) -> None:
     replies = [item for item in made_replies(30) if item.dialogue]
-    write_plan(draw_plan(replies, people=1, each=10, seed=0, unit="conversation"), tmp_path)
+    drawn = draw_plan(replies, people=1, each=10, seed=0, unit="conversation")
+    write_plan(drawn.plan, drawn.texts, tmp_path)
     assert (
         CliRunner().invoke(cli.main, ["rate", "export", str(tmp_path), "--html", str(tmp_path)]).exit_code
         == 0

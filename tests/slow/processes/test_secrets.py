@@ -77,7 +77,7 @@ COMMANDS: Mapping[str, tuple[str, dict[str, object]]] = {
     "score systemone": (SCORE, {"kind": "decision", "protocol": "systemone"}),
     "respond": ("respond rows.jsonl --model-config model.toml --out answers", {}),
     "align run": (
-        "align run --model-config model.toml --orders 1 --per-factor 1 --emotion Anger --defaults 2 --out a",
+        "align run --model-config model.toml --orders 1 --per-factor 1 --emotion Anger --out a",
         {},
     ),
     "optimize": (
