@@ -1,6 +1,6 @@
 """`calibration.json`: the fitted calibration of one judge, the ratings behind it, and its expiry date."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
@@ -210,9 +210,3 @@ def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date)
     if calibration.population != "general":
         note += f"; {THESE_RATERS_ONLY}"
     return CalibrationChoice(calibration=calibration, note=note)
-
-
-def find_saved(paths: Iterable[Path], digests: Collection[str | None]) -> Calibration | None:
-    """Return the first of these calibrations, where there are any, that has one of the digests."""
-    saved = (read_calibration(path) for path in paths if path.is_file())
-    return next((item for item in saved if item.digest in digests), None)

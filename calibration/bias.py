@@ -9,7 +9,7 @@ none found                  it does not, and one as large as the threshold would
 could not have been found   it does not, and one as large as the threshold might well have been missed
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -40,18 +40,14 @@ AUDITS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One audit's answer, in points of score; `effect` is undefined where `note` gives the reason.
-
-    `size` shows where the interval lies: all beyond the threshold, all within, or neither. `what` is the
-    audit's question.
-    """
+    """One audit's answer, in points of score; `effect` is undefined where `note` gives the reason."""
 
     audit: str
     threshold: float
     verdict: Outcome
-    size: Size
+    size: Size  # where the interval lies: all beyond the threshold, all within, or neither
     ratings: int
-    what: str
+    what: str  # the audit's question
     effect: Estimate
     p: float
     detectable: float
@@ -63,39 +59,27 @@ def audit(
     *,
     words: Mapping[str, int] | None = None,
     emotion: Mapping[str, str] | None = None,
-    people: Collection[str] = ("human",),
 ) -> tuple[Finding, ...]:
-    """Return every audit, in the order of `AUDITS`.
+    """Return every audit, in the order of `AUDITS`; `words` and `emotion` are by id (see `response_facts`).
 
-    `words` and `emotion` are by id (see `response_facts`); `people` names the models that are people.
     Clusters are raters or their batches, and prompts where raters are fewer than four: then a finding is of
     these raters. Prompts that several raters rated are allowed for.
     """
-    error = np.asarray(paired.score - paired.rating, dtype=float)
-    clusters = paired.clusters()
+    error, clusters = paired.score - paired.rating, paired.clusters()
     crossing = paired.clusters(paired.item_kind) if paired.population == "general" else None
     every_row, everywhere = np.ones(len(paired), dtype=bool), np.zeros(len(paired), dtype=np.intp)
     models = np.unique(paired.model, return_inverse=True)[1]
     counts = np.array([(words or {}).get(str(key), 0) for key in paired.id], dtype=float)
     emotions = np.array([(emotion or {}).get(str(key), "") for key in paired.id], dtype=str)
-    has_emotion, is_positive = np.isin(emotions, EMOTIONS), np.isin(emotions, list(POSITIVE_EMOTIONS))
-    is_human = np.isin(paired.model, list(people))
+    has_emotion = np.isin(emotions, EMOTIONS)
+    is_positive = np.isin(emotions, list(POSITIVE_EMOTIONS)).astype(float)
+    is_human = (paired.model == "human").astype(float)
     # Of each audit: the feature, the strata (None for a mean), the rows, and what is missing for it.
     questions: Mapping[str, tuple[Floats, Integers | None, NDArray[np.bool_], str]] = {
         "level": (np.ones(len(paired)), None, every_row, ""),
-        "length": (
-            np.log2(np.maximum(counts, 1.0)),
-            models,
-            counts > 0,
-            "needs replies of several lengths",
-        ),
-        "author": (
-            is_human.astype(float),
-            everywhere,
-            every_row,
-            "needs human replies and replies by models",
-        ),
-        "valence": (is_positive.astype(float), models, has_emotion, "needs positive and negative emotions"),
+        "length": (np.log2(np.maximum(counts, 1.0)), models, counts > 0, "needs replies of several lengths"),
+        "author": (is_human, everywhere, every_row, "needs human replies and replies by models"),
+        "valence": (is_positive, models, has_emotion, "needs positive and negative emotions"),
     }
     threshold = THRESHOLD * (paired.levels - 1)
     findings = []
@@ -139,14 +123,12 @@ def response_facts(exchanges: Iterable[Exchange]) -> tuple[dict[str, int], dict[
 
 def judge_effect(answer: Contrast, *, threshold: float) -> tuple[Outcome, Size]:
     """Return the verdict on an effect and its size; the rules are at the top of this module."""
-    interval = answer.estimate().interval
-    if interval is None:
+    estimate = answer.estimate()
+    if estimate.interval is None:
         return "could not have been found", "unclear"
-    size: Size = "unclear"
-    if interval.low >= threshold or interval.high <= -threshold:
+    size: Size = "small" if estimate.is_within(threshold) else "unclear"
+    if estimate.interval.low >= threshold or estimate.interval.high <= -threshold:
         size = "matters"
-    elif -threshold < interval.low and interval.high < threshold:
-        size = "small"
     if answer.p_value() <= 1 - CONFIDENCE:
         return "found", size
     return ("none found" if answer.detectable() <= threshold else "could not have been found"), size
@@ -219,10 +201,7 @@ Result = Literal["passes", "fails", "inconclusive"]
 
 
 def mean_change(before: Floats, after: Floats, prompts: Integers) -> Estimate:
-    """Return the change of score over pairs, by t over whole prompts; undefined with fewer than two.
-
-    Not by bootstrap: with a dozen prompts percentile intervals are too short.
-    """
+    """Return the change of score over pairs, by t over prompts: percentiles of a dozen are too close."""
     return contrast(after - before, np.ones(len(before)), prompts).estimate()
 
 
@@ -245,9 +224,7 @@ def exact_share(hits: int, count: int) -> Estimate:
     """
     if not count:
         return UNDEFINED
-    # Not by scipy's binomtest, which finds the ends by trial, and a p-value too: a report has
-    # hundreds of shares, and they took half of its time.
-    from scipy.special import betaincinv
+    from scipy.special import betaincinv  # binomtest is too slow for a report's hundreds of shares
 
     tail = (1 - CONFIDENCE) / 2
     low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0

@@ -7,15 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from empathy_judge.calibration.estimate import (
-    CONFIDENCE,
-    UNDEFINED,
-    Estimate,
-    Floats,
-    Integers,
-    Interval,
-    estimate_of,
-)
+from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval
 
 UNIT = (0.0, 1.0)  # the scale of shares
 MIN_COUNT: Final = 0.5  # of a rating: the least share a label is taken to have where a variance is wanted
@@ -55,7 +47,7 @@ def shared_covariance(names: NDArray[Any], sums: Floats, others: NDArray[Any], o
 
 
 def t_quantile(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Floats:
-    """How many standard errors an interval reaches to either side; nan without degrees of freedom.
+    """Return the standard errors from an estimate to its ends; nan without degrees of freedom.
 
     >>> t_quantile([4, 1e9, 0]).round(2).tolist()
     [2.78, 1.96, nan]
@@ -67,7 +59,7 @@ def t_quantile(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Floats:
 
 
 def wilson_interval(share: Floats, count: Floats, quantile: Floats | float) -> tuple[Floats, Floats]:
-    """Wilson's interval of a share of so many independent rows; the count need not be whole.
+    """Return Wilson's interval of a share of so many independent rows; the count need not be whole.
 
     >>> low, high = wilson_interval(np.array([0.0]), np.array([10.0]), NORMAL)
     >>> low.round(3).tolist(), high.round(3).tolist()
@@ -87,7 +79,7 @@ def t_intervals(
     ratings: float,
     max_effective_n: Floats | float = np.inf,
 ) -> tuple[Floats, Floats]:
-    """Intervals by t, clipped to the scale; Wilson's for shares, nan where the variance is unknown.
+    """Return intervals by t, clipped to the scale; Wilson's for shares, nan if the variance is unknown.
 
     `ratings` replaces the effective number of ratings where a share is 0 or 1 and shows no variance;
     `max_effective_n` is the upper bound of that number.
@@ -125,7 +117,7 @@ def clustered_share(hits: NDArray[np.bool_] | Floats, clusters: Integers) -> Est
     worth = rows * min(1.0, binomial / found.error**2) if found.error > 1e-9 else float(rows)
     # Student's, not the normal, quantile: the variance is estimated from the clusters, which may be few.
     low, high = wilson_interval(np.array(share), np.array(worth), t_quantile(found.freedom))
-    return estimate_of(share, float(low), float(high))
+    return Estimate(share, Interval(float(low), float(high)))
 
 
 POWER: Final = 0.8
@@ -145,9 +137,9 @@ class Contrast:
         return math.isfinite(self.effect) and math.isfinite(self.error)
 
     def estimate(self, confidence: float = CONFIDENCE) -> Estimate:
-        """Return the effect with its interval by t."""
+        """Return the effect with its interval by t, if that is defined."""
         if not self.is_defined:
-            return UNDEFINED
+            return Estimate(self.effect, None)
         wide = float(t_quantile(self.freedom, confidence)) * self.error
         return Estimate(self.effect, Interval(self.effect - wide, self.effect + wide))
 
@@ -220,10 +212,7 @@ def reach(freedom: float) -> float:
 
 
 def _basis(feature: Floats, strata: Integers | None, root: Floats) -> tuple[Floats, float]:
-    """Orthonormal columns of the regression, the feature's own last, and the length of what strata leave.
-
-    `root` are the square roots of the rows' weights.
-    """
+    """Return the regression's orthonormal columns, the feature's last, and its length within strata."""
     whole = root * feature
     if strata is None:
         size = float(np.linalg.norm(whole))

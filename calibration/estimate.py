@@ -41,6 +41,41 @@ class Estimate:
         ends = self.interval
         return Estimate(self.value + shift, ends and Interval(ends.low + shift, ends.high + shift))
 
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        """Subtract an independent estimate; the interval comes from both (Zou and Donner 2008).
+
+        >>> difference = Estimate(0.6, Interval(0.56, 0.64)) - Estimate(0.5, Interval(0.47, 0.53))
+        >>> round(difference.interval.low, 3), round(difference.interval.high, 3)
+        (0.05, 0.15)
+        """
+        gap = self.value - other.value
+        if self.interval is None or other.interval is None:
+            return Estimate(gap, None)
+        below = math.hypot(self.value - self.interval.low, other.interval.high - other.value)
+        above = math.hypot(self.interval.high - self.value, other.value - other.interval.low)
+        return Estimate(gap, Interval(gap - below, gap + above))
+
+    def at(self, value: float) -> "Estimate":
+        """Return an estimate of this value, with the interval extended to it."""
+        ends = self.interval
+        return Estimate(value, ends and Interval(min(ends.low, value), max(ends.high, value)))
+
+    def hull(self, other: "Estimate") -> "Estimate":
+        """Return the value with an interval that holds those of both."""
+        ends = other.interval
+        return Estimate(self.value, self.at(ends.low).at(ends.high).interval) if ends else self
+
+    def is_within(self, margin: float) -> bool:
+        """Return whether a difference is shown to be smaller: two one-sided tests (Schuirmann 1987).
+
+        With a 95% interval each test has an error rate of at most 2.5%, where the usual rule (90%) allows 5%;
+        the verdict then agrees with the interval shown.
+
+        >>> Estimate(0.01, Interval(-0.02, 0.04)).is_within(0.05), Estimate(0.01, None).is_within(0.05)
+        (True, False)
+        """
+        return self.interval is not None and -margin < self.interval.low and self.interval.high < margin
+
     def as_dict(self) -> dict[str, float | None]:
         """Put value and ends side by side; JSON knows no nan, so what is undefined is null.
 
@@ -67,50 +102,11 @@ UNDEFINED: Final = Estimate(math.nan, None)
 
 
 def estimate_of(value: float, low: float, high: float) -> Estimate:
-    """Make an estimate of three numbers; ends that are no numbers are no interval."""
+    """Return an estimate of three numbers; undefined ends are no interval."""
     is_known = math.isfinite(low) and math.isfinite(high)
     return Estimate(float(value), Interval(float(low), float(high)) if is_known else None)
 
 
-def independent_difference(one: Estimate, other: Estimate) -> Estimate:
-    """Subtract two independent estimates; the interval comes from theirs (Zou and Donner 2008).
-
-    >>> one, other = Estimate(0.6, Interval(0.56, 0.64)), Estimate(0.5, Interval(0.47, 0.53))
-    >>> found = independent_difference(one, other)
-    >>> round(found.interval.low, 3), round(found.interval.high, 3)
-    (0.05, 0.15)
-    """
-    gap = one.value - other.value
-    if one.interval is None or other.interval is None:
-        return Estimate(gap, None)
-    below = math.hypot(one.value - one.interval.low, other.interval.high - other.value)
-    above = math.hypot(one.interval.high - one.value, other.value - other.interval.low)
-    return Estimate(gap, Interval(gap - below, gap + above))
-
-
-def hull(one: Estimate, other: Estimate) -> Estimate:
-    """Return the first estimate with an interval that holds those of both."""
-    ends = [item.interval for item in (one, other) if item.interval]
-    if len(ends) < 2:
-        return one
-    return Estimate(one.value, Interval(min(item.low for item in ends), max(item.high for item in ends)))
-
-
-def is_same_within(difference: Estimate, margin: float) -> bool:
-    """Whether a difference is shown to be smaller than `margin`: two one-sided tests (Schuirmann 1987).
-
-    The whole interval lies within the margin. With a 95% interval each test has an error rate of at most
-    2.5%, where the usual rule (90%) allows 5%; the verdict then agrees with the interval shown.
-
-    >>> is_same_within(Estimate(0.01, Interval(-0.02, 0.04)), 0.05)
-    True
-    >>> is_same_within(Estimate(0.0, Interval(-0.06, 0.06)), 0.05), is_same_within(Estimate(0.0, None), 0.05)
-    (False, False)
-    """
-    ends = difference.interval
-    return ends is not None and -margin < ends.low and ends.high < margin
-
-
 def finite_or_none(value: float) -> float | None:
-    """Make null of what JSON has no word for: nan and infinity."""
+    """Return None for nan and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -13,14 +13,10 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from empathy_judge.calibration.agreement import metrics
 from empathy_judge.calibration.agreement.ceiling import Ceiling, ceiling
 from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agreement
-from empathy_judge.calibration.agreement.metrics import (
-    ReliabilityBin,
-    calibration_error,
-    log_losses,
-    reliability_curve,
-)
+from empathy_judge.calibration.agreement.metrics import ReliabilityBin
 from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies
 from empathy_judge.calibration.bias import Disagreements, Finding, audit, response_facts, worst_disagreements
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
@@ -53,11 +49,7 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedData:
-    """The data of a calibration: `clusters` were resampled; `columns` are those of a model's level.
-
-    `unscored` counts rated responses without a score by reason, `unjudged` those the judge was not given.
-    `notes` describe how the files were read.
-    """
+    """The data of a calibration."""
 
     ratings: int
     responses: int
@@ -65,18 +57,18 @@ class RatedData:
     batches: int
     models: tuple[str, ...]
     scale: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # of a model's level
     dimension: str
     shares: Mapping[str, float]
-    clusters: str
+    clusters: str  # what was resampled
     cluster_count: int
     population: Population
     draws: int
     seed: int
-    unscored: Mapping[str, int]
-    unjudged: int
+    unscored: Mapping[str, int]  # rated responses without a score, by reason
+    unjudged: int  # rated responses that the judge was not given
     unrated: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # how the files were read
 
     @property
     def has_shares(self) -> bool:
@@ -110,20 +102,16 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport:
-    """The report on one judge, with its `calibration`; `runs` also has those it was compared with.
+    """The report on one judge, with its `calibration`."""
 
-    `judge` is without its judgments, and `headline` the metric of `agreement` to lead with. `flagged`
-    counts speakers who may be in danger, None where there are none.
-    """
-
-    headline: str
-    judge: Judged
-    flagged: Mapping[str, Any] | None
+    headline: str  # the metric of `agreement` to lead with
+    judge: Judged  # without its judgments
+    flagged: Mapping[str, Any] | None  # counts of speakers who may be in danger, if any
     calibration: Calibration
     data: RatedData
     agreement: Agreement
     ceiling: Ceiling
-    runs: tuple[RunRow, ...]
+    runs: tuple[RunRow, ...]  # the judge, those it was compared with, baselines and people
     reliability: Reliability | None
     models: ModelFit
     findings: tuple[Finding, ...]
@@ -285,12 +273,12 @@ def _reliability(paired: Paired) -> Reliability | None:
     if paired.probabilities is None:
         return None
     is_top, given = paired.rating == paired.levels, paired.probabilities[:, -1]
-    curve = reliability_curve(is_top, given, clusters=paired.clusters())
+    curve = metrics.reliability_curve(is_top, given, clusters=paired.clusters())
     return Reliability(
         label=paired.scale[-1],
         curve=curve,
-        ece=calibration_error(curve),
-        log_loss=float(log_losses(paired.rating, paired.probabilities).mean()),
+        ece=metrics.calibration_error(curve),
+        log_loss=float(metrics.log_losses(paired.rating, paired.probabilities).mean()),
     )
 
 

@@ -120,7 +120,9 @@ def pair(
         )
     rated = _check([rating for rating in ratings if rating.dimension == dimension], dimension)
     positions = _rating_positions(rated, scale)
-    scored = {key: found for key, item in judged.items() if (found := _score(item, scale)) is not None}
+    scored = {
+        key: found for key, item in judged.items() if (found := score_and_label(item, scale)) is not None
+    }
     rows = [
         (rating, judged[rating.id], place, *scored[rating.id])
         for rating, place in zip(rated, positions, strict=True)
@@ -202,7 +204,7 @@ def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str]) -> list[i
     return places
 
 
-def _score(judgment: Judgment, scale: Sequence[str]) -> tuple[float, int] | None:
+def score_and_label(judgment: Judgment, scale: Sequence[str]) -> tuple[float, int] | None:
     """Return the expected rating and the label's position; None for an unscored judgment."""
     if judgment.unscored is not None or (judgment.label is None and judgment.score is None):
         return None

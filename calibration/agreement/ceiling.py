@@ -9,13 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from empathy_judge.calibration.agreement.metrics import (
-    TABLE_STATISTICS,
-    alpha_of,
-    from_table,
-    library_value,
-    refused_by_rarity,
-)
+from empathy_judge.calibration.agreement import metrics
 from empathy_judge.calibration.bootstrap import Draws, Sampled, resample_clusters, sample
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers, Population
 from empathy_judge.calibration.pairing import Paired
@@ -46,10 +40,7 @@ class Ceiling:
 
 
 def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Ceiling:
-    """Return how far people agree among themselves, and whether the judge could be one of them.
-
-    Intervals resample prompts.
-    """
+    """Return how far people agree among themselves, and whether the judge could be one of them."""
     names, codes, ratings = np.unique(paired.id, return_inverse=True, return_counts=True)
     shared = int((ratings > 1).sum())
     sizes: dict[str, Any] = {
@@ -63,70 +54,45 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
             **sizes,
             not_identifiable=f"not identifiable: {few}, so rater noise and judge noise cannot be separated",
         )
-    grid = RatingGrid.of(paired.take(ratings[codes] > 1))
-    count = int(grid.clusters.max()) + 1
+    paired = paired.take(ratings[codes] > 1)
+    names, rows = np.unique(paired.rater, return_inverse=True)
+    _, first, columns = np.unique(paired.id, return_index=True, return_inverse=True)
+    table: Floats = np.full((len(names), len(first)), np.nan)  # (raters, items), nan where nobody rated
+    table[rows, columns] = paired.rating
+    prompts = np.unique(paired.prompt[first], return_inverse=True)[1]
+    count = int(prompts.max()) + 1
     drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
-    person, judge = _leave_out(grid, drawn)
+    person, judge = _leave_out(table, paired.label[first], prompts, paired.levels, drawn)
+    given = (table[:, :, None] == np.arange(1, paired.levels + 1)).sum(axis=0)
+    alphas = [metrics.alpha_of(np.repeat(given, times[prompts], axis=0)) for times in drawn]
+    alpha = Sampled(metrics.alpha_of(given), np.array(alphas)).estimate()
     return Ceiling(
         **sizes,
         population="these raters only" if sizes["raters"] < PANEL else "general",
-        alpha_ordinal=_alpha(grid, drawn),
+        alpha_ordinal=metrics.refused_by_rarity({"alpha_ordinal": alpha}, table)["alpha_ordinal"],
         person_against_rest=person.estimate(),
         judge_against_rest=judge.estimate(),
         gap=(judge - person).estimate(),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingGrid:
-    """Paired ratings as a table, (raters, items), nan where a rater did not rate."""
-
-    table: Floats
-    judge: Floats  # the judge's label of each item
-    clusters: Integers  # each item's prompt
-    raters: tuple[str, ...]
-    levels: int
-
-    @classmethod
-    def of(cls, paired: Paired) -> "RatingGrid":
-        """Return paired ratings as a table, items in order of their ids."""
-        names, rows = np.unique(paired.rater, return_inverse=True)
-        _, first, columns = np.unique(paired.id, return_index=True, return_inverse=True)
-        table = np.full((len(names), len(first)), np.nan)
-        table[rows, columns] = paired.rating
-        return cls(
-            table=table,
-            judge=paired.label[first].astype(float),
-            clusters=np.unique(paired.prompt[first], return_inverse=True)[1],
-            raters=tuple(str(name) for name in names),
-            levels=paired.levels,
-        )
-
-
-def _alpha(grid: RatingGrid, drawn: Draws) -> Estimate:
-    levels = np.arange(1, grid.levels + 1)
-    counts = (grid.table[:, :, None] == levels).sum(axis=0)
-    draws = [alpha_of(np.repeat(counts, times[grid.clusters], axis=0)) for times in drawn]
-    alpha = Sampled(alpha_of(counts), np.array(draws)).estimate()
-    return refused_by_rarity({"alpha_ordinal": alpha}, grid.table)["alpha_ordinal"]
-
-
-def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled]:
+def _leave_out(
+    table: Floats, judge: Integers, prompts: Integers, levels: int, drawn: Draws
+) -> tuple[Sampled, Sampled]:
     """Compare person and judge with the median of the others, each person left out in turn."""
     turns = []
-    for row in range(len(grid.raters)):
-        items = np.flatnonzero(np.isfinite(grid.table[row]))
-        others = np.delete(grid.table[:, items], row, axis=0)
+    for row, own in enumerate(table):
+        items = np.flatnonzero(np.isfinite(own))
+        others = np.delete(table[:, items], row, axis=0)
         is_shared = np.isfinite(others).any(axis=0)
         items = items[is_shared]
         rest = np.rint(np.nanmedian(others[:, is_shared], axis=0)) if len(items) else np.zeros(0)
-        turns.append((items, grid.table[row, items], rest))
-    items, person, rest = (np.concatenate([turn[part] for turn in turns]) for part in range(3))
-    items, rest = items.astype(np.intp), rest.astype(np.intp)
-    parties = {"person": person.astype(np.intp), "judge": grid.judge[items].astype(np.intp)}
-    qwk = TABLE_STATISTICS["qwk"]
-    made = {name: from_table(qwk, labels, rest, grid.levels) for name, labels in parties.items()}
-    sampled = sample(made, grid.clusters[items], drawn)
-    values = {name: library_value("qwk", rest, labels, grid.levels) for name, labels in parties.items()}
+        turns.append((items, own[items], rest))
+    items, person, rest = (np.concatenate(part).astype(np.intp) for part in zip(*turns, strict=True))
+    parties = {"person": person, "judge": judge[items]}
+    qwk = metrics.TABLE_STATISTICS["qwk"]
+    made = {name: metrics.from_table(qwk, labels, rest, levels) for name, labels in parties.items()}
+    sampled = sample(made, prompts[items], drawn)
+    values = {name: metrics.library_value("qwk", rest, labels, levels) for name, labels in parties.items()}
     one, other = (replace(sampled[name], value=value) for name, value in values.items())
     return one, other

@@ -6,33 +6,16 @@ also raises a mean of absolute errors, once in the value and once more in the dr
 upward.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from empathy_judge.calibration.agreement.metrics import (
-    REASONS,
-    TABLE_STATISTICS,
-    from_table,
-    kendall,
-    library_value,
-    matched_labels,
-    refused_by_rarity,
-    spearman_of,
-    unseen_variance,
-)
-from empathy_judge.calibration.bootstrap import (
-    Draws,
-    Sampled,
-    leaves_one_out,
-    ratio,
-    replicate_clusters,
-    sample,
-    sum_draws,
-)
+from empathy_judge.calibration import bootstrap
+from empathy_judge.calibration.agreement import metrics
+from empathy_judge.calibration.bootstrap import Draws, Sampled, ratio
 from empathy_judge.calibration.cluster import cluster_sums
 from empathy_judge.calibration.estimate import Estimate, Floats, Integers
 from empathy_judge.calibration.pairing import Cluster, Paired
@@ -97,37 +80,39 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
 
     kind, ratings, levels = paired.cluster_kind, paired.rating, paired.levels
     codes = paired.clusters(kind)
-    count = int(codes.max()) + 1 if len(codes) else 0
-    drawn = replicate_clusters(count, rng=rng, draws=draws)
+    count = int(codes.max()) + 1
+    drawn = bootstrap.replicate_clusters(count, rng=rng, draws=draws)
     confusion = confusion_matrix(ratings, paired.label, labels=np.arange(1, levels + 1))
-    columns: dict[str, NDArray[Any]] = dict.fromkeys(TABLE_STATISTICS, paired.label)
-    columns["qwk_matched"] = matched_labels(ratings, paired.score, levels)
+    columns: dict[str, NDArray[Any]] = dict.fromkeys(metrics.TABLE_STATISTICS, paired.label)
+    columns["qwk_matched"] = metrics.matched_labels(ratings, paired.score, levels)
     statistics = {
-        name: from_table(TABLE_STATISTICS[name.removesuffix("_matched")], ratings, column, levels)
+        name: metrics.from_table(
+            metrics.TABLE_STATISTICS[name.removesuffix("_matched")], ratings, column, levels
+        )
         for name, column in columns.items()
     }
-    sampled = sample(
-        statistics | {"spearman": spearman_of(ratings.astype(float), paired.score)}, codes, drawn
-    )
+    statistics["spearman"] = metrics.spearman_of(ratings.astype(float), paired.score)
     columns["spearman"] = paired.score
     estimates = {}
-    for name, item in sampled.items():
-        value = library_value(name.removesuffix("_matched"), ratings, columns[name], levels)
-        unseen = unseen_variance(confusion) if name == "balanced_accuracy" else 0.0
+    for name, item in bootstrap.sample(statistics, codes, drawn).items():
+        value = metrics.library_value(name.removesuffix("_matched"), ratings, columns[name], levels)
+        unseen = metrics.unseen_variance(confusion) if name == "balanced_accuracy" else 0.0
         is_part = name in ("exact", "balanced_accuracy")
         estimates[name] = replace(item, value=value).estimate(
             low=0.0 if is_part else -np.inf, high=1.0, scale="logit" if is_part else "z", unseen=unseen
         )
-    metrics = refused_by_rarity(estimates, ratings, paired.label)
+    found = metrics.refused_by_rarity(estimates, ratings, paired.label)
     # Matched labels are as rare as people's labels, whatever the judge gave.
-    metrics |= refused_by_rarity({"qwk_matched": estimates["qwk_matched"]}, ratings)
+    found |= metrics.refused_by_rarity({"qwk_matched": estimates["qwk_matched"]}, ratings)
     return Agreement(
         scale=paired.scale,
         clusters=kind,
         cluster_count=count,
         draws=len(drawn),
-        metrics=metrics,
-        undefined={name: REASONS[name] for name, item in metrics.items() if not np.isfinite(item.value)},
+        metrics=found,
+        undefined={
+            name: metrics.REASONS[name] for name, item in found.items() if not np.isfinite(item.value)
+        },
         confusion=tuple(map(tuple, confusion.tolist())),
         levels=level_errors(paired.model, *good_or_mean(paired), codes, drawn),
     )
@@ -140,10 +125,9 @@ def good_or_mean(paired: Paired) -> tuple[Floats, Floats]:
     scale's own numbers.
     """
     if paired.scale == LABELS:
-        judge = (
-            (paired.label == paired.levels) if paired.probabilities is None else paired.probabilities[:, -1]
-        )
-        return (paired.rating == paired.levels).astype(float), judge.astype(float)
+        judge, probabilities = paired.label == paired.levels, paired.probabilities
+        good = judge.astype(float) if probabilities is None else probabilities[:, -1]
+        return (paired.rating == paired.levels).astype(float), good
     offset = first_number(paired.scale) - 1
     return paired.rating.astype(float) + offset, paired.score + offset
 
@@ -157,7 +141,7 @@ def level_errors(
     columns = np.hstack([here, here * people[:, None], here * judge[:, None]])
     sums = cluster_sums(clusters, columns, drawn.shape[1])
     # The first row is the data, the others are the draws; the columns of each part are the models.
-    totals = np.vstack([sums.sum(axis=0), sum_draws(sums, drawn)])
+    totals = np.vstack([sums.sum(axis=0), bootstrap.sum_draws(sums, drawn)])
     sizes, by_people, by_judge = np.split(totals, 3, axis=1)
     by_people, by_judge = ratio(by_people, sizes), ratio(by_judge, sizes)
     errors = by_judge - by_people
@@ -167,13 +151,9 @@ def level_errors(
     people_errors = np.sqrt(ratio(count, count - 1) * squares) / sizes[0]
 
     def sampled(values: Floats) -> Sampled:
-        return Sampled(float(values[0]), values[1:], leaves_one_out(drawn))
+        return Sampled(float(values[0]), values[1:], bootstrap.leaves_one_out(drawn))
 
-    def over(reduce: Callable[[Floats], Floats]) -> Estimate:
-        values = reduce(np.abs(errors)) if len(names) else np.full(len(errors), np.nan)
-        return sampled(values).estimate(low=0.0)
-
-    tau = sampled(kendall(by_people, by_judge))
+    tau = sampled(metrics.kendall(by_people, by_judge))
     levels = [
         LevelError(
             model=str(name),
@@ -187,8 +167,8 @@ def level_errors(
     ]
     return LevelErrors(
         models=tuple(sorted(levels, key=lambda item: (-item.people, item.model))),
-        mean_error=over(lambda absolute: absolute.mean(axis=1)),
-        worst_error=over(lambda absolute: absolute.max(axis=1)),
+        mean_error=sampled(np.abs(errors).mean(axis=1)).estimate(low=0.0),
+        worst_error=sampled(np.abs(errors).max(axis=1)).estimate(low=0.0),
         # Clusters left out one by one give no interval of an order.
         tau=Estimate(tau.value, None) if tau.is_left_out else tau.estimate(),
     )

@@ -141,11 +141,11 @@ def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
 
     Undefined when all or none are positive.
     """
-    ties = _Ties(scores)
+    ranks_of = _ranks_of(scores)
 
     def auc(counts: Floats) -> Floats:
         above, total = (counts * positive).sum(axis=1), counts.sum(axis=1)
-        ranks = (counts * positive * ties.ranks(counts)).sum(axis=1)
+        ranks = (counts * positive * ranks_of(counts)).sum(axis=1)
         return ratio(ranks - above * (above + 1) / 2, above * (total - above))
 
     return auc
@@ -153,17 +153,18 @@ def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
 
 def spearman_of(first: Floats, second: Floats) -> Statistic:
     """Return Pearson's correlation of the ranks, where equal values share their average rank."""
-    one, two = _Ties(first), _Ties(second)
-    return lambda counts: correlation(one.ranks(counts), two.ranks(counts), counts)
+    ranks = _ranks_of(first), _ranks_of(second)
 
+    def spearman(counts: Floats) -> Floats:
+        total = counts.sum(axis=1)
+        one, two = (
+            column - ratio((counts * column).sum(axis=1), total)[:, None]
+            for column in (ranks_of(counts) for ranks_of in ranks)
+        )
+        squares = (counts * one**2).sum(axis=1) * (counts * two**2).sum(axis=1)
+        return ratio((counts * one * two).sum(axis=1), np.sqrt(squares))
 
-def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
-    """Return Pearson's r over the last axis, each pair taken `counts` times."""
-    total = counts.sum(axis=1)
-    one = first - ratio((counts * first).sum(axis=1), total)[:, None]
-    two = second - ratio((counts * second).sum(axis=1), total)[:, None]
-    squares = (counts * one**2).sum(axis=1) * (counts * two**2).sum(axis=1)
-    return ratio((counts * one * two).sum(axis=1), np.sqrt(squares))
+    return spearman
 
 
 def kendall(people: Floats, judge: Floats) -> Floats:
@@ -182,8 +183,7 @@ def positions(values: Floats) -> Floats:
     >>> positions(np.array([5.0, 1.0, 5.0, 9.0])).tolist()
     [0.5, 0.125, 0.5, 0.875]
     """
-    ranks: Floats = _Ties(values).ranks(np.ones((1, len(values))))[0]
-    return (ranks - 0.5) / max(1, len(values))
+    return (_ranks_of(values)(np.ones((1, len(values))))[0] - 0.5) / max(1, len(values))
 
 
 def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Integers:
@@ -196,22 +196,16 @@ def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Intege
     return 1 + np.searchsorted(cuts, positions(scores), side="left")
 
 
-class _Ties:
-    """Rows in groups of equal value, the groups in ascending order."""
+def _ranks_of(values: Floats) -> Statistic:
+    """Return the rows' average ranks, (draws, rows), as a function of how often each draw takes each row."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    order, starts = np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes
 
-    def __init__(self, values: Floats) -> None:
-        _, self.group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-        self.order = np.argsort(self.group, kind="stable")
-        self.starts = np.cumsum(sizes) - sizes  # where each group begins in `order`
+    def ranks(counts: Floats) -> Floats:
+        sums = np.add.reduceat(counts[:, order], starts, axis=1)  # of each group of equal values
+        return (sums.cumsum(axis=1) - (sums - 1) / 2)[:, group]
 
-    def sums(self, counts: Floats) -> Floats:
-        ordered, has_ties = counts[:, self.order], len(self.starts) < len(self.order)
-        return np.add.reduceat(ordered, self.starts, axis=1) if has_ties else ordered
-
-    def ranks(self, counts: Floats) -> Floats:
-        """Each row's average rank, (draws, rows), among rows that are there `counts` times."""
-        sums = self.sums(counts)
-        return (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
+    return ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +226,6 @@ def reliability_curve(
 ) -> tuple[ReliabilityBin, ...]:
     """Return bins of equal count, the lowest probability first; equal probabilities share a bin.
 
-    With `clusters` (batches, raters) the intervals allow for correlated responses within a cluster.
-
     >>> curve = reliability_curve([0, 0, 1, 1], [0.1, 0.1, 0.9, 0.9])
     >>> [(item.count, item.observed.value) for item in curve]
     [(2, 0.0), (2, 1.0)]
@@ -243,11 +235,9 @@ def reliability_curve(
     number = (positions(predicted) * BINS).astype(np.intp)
     return tuple(
         ReliabilityBin(
-            int(inside.sum()),
-            float(predicted[inside].mean()),
-            clustered_share(outcome[inside], groups[inside]),
+            int(rows.sum()), float(predicted[rows].mean()), clustered_share(outcome[rows], groups[rows])
         )
-        for inside in (number == index for index in np.unique(number))
+        for rows in (number == index for index in np.unique(number))
     )
 
 

@@ -12,22 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
+from empathy_judge.calibration.comparison import judged_models, published_models
 from empathy_judge.calibration.comparison.differences import Difference, differences
-from empathy_judge.calibration.comparison.judged_models import (
-    UNRESPONSIVE,
-    ComparedLevel,
-    ComparisonSettings,
-    JudgedModel,
-    compared_level,
-    find_calibration_of_runs,
-    judged_models,
-)
-from empathy_judge.calibration.comparison.published_models import (
-    USUAL_DESIGN_EFFECT,
-    PublishedModel,
-    is_published,
-    published,
-)
+from empathy_judge.calibration.comparison.judged_models import ComparedLevel, ComparisonSettings, JudgedModel
+from empathy_judge.calibration.comparison.published_models import PublishedModel, is_published
 from empathy_judge.calibration.comparison.rated_models import RatedComparison, compare_sheet
 from empathy_judge.calibration.comparison.stop_rule import describe_few_raters
 from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
@@ -48,12 +36,7 @@ UNRESPONSIVE_CODE: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A request for a comparison of runs, or of one file of ratings.
-
-    `weights` is the folder of the shipped judges: the calibration a run was scored with may lie there.
-    `labels` are names of runs. `are_variants` says that all are variants of one model, `is_gate` that the
-    verdict sets an exit code. `reading` says how ratings are read.
-    """
+    """A request for a comparison of runs, or of one file of ratings."""
 
     paths: tuple[Path, ...]
     baselines: tuple[str, ...] = ()
@@ -62,21 +45,16 @@ class ComparisonRequest:
     exchanges: tuple[Path, ...] = ()
     calibration: str | None = None
     margin: float = ComparisonSettings().margin
-    weights: Path | None = None
-    labels: Mapping[Path, str] = field(default_factory=dict)
-    are_variants: bool = False
-    is_gate: bool = False
-    reading: SheetOptions | None = None
+    weights: Path | None = None  # the folder of the shipped judges and their calibrations
+    labels: Mapping[Path, str] = field(default_factory=dict)  # names of runs
+    are_variants: bool = False  # all are variants of one model
+    is_gate: bool = False  # the verdict sets an exit code
+    reading: SheetOptions | None = None  # how ratings are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRuns:
-    """Judged models compared, the one with the largest share of Good first.
-
-    `unrated_models` have no ratings, in the calibration or here. `first` is the first one named.
-    `flags` is the part of a report about speakers who may be in danger, `outside` counts replies
-    outside the rated range; each is empty where there are none.
-    """
+    """Judged models compared, the one with the largest share of Good first."""
 
     judge: Judged
     calibration: CalibrationChoice
@@ -85,12 +63,12 @@ class ComparedRuns:
     baselines: tuple[PublishedModel, ...]
     pairs: tuple[Difference, ...]
     has_baseline: bool
-    unrated_models: tuple[str, ...]
+    unrated_models: tuple[str, ...]  # without ratings, in the calibration or here
     models_in_several_runs: tuple[str, ...]
-    first: str
+    first: str  # the first model named
     are_variants: bool
-    flags: Mapping[str, Any]
-    outside: Mapping[str, Any]
+    flags: Mapping[str, Any]  # of speakers who may be in danger; empty if none
+    outside: Mapping[str, Any]  # counts of replies outside the rated range; empty if none
     few_raters: str | None = None  # what too few raters said, who decide nothing
     notes: tuple[str, ...] = ()  # how the ratings were read
 
@@ -117,7 +95,7 @@ class ComparedRuns:
     @property
     def unresponsive(self) -> tuple[str, ...]:
         """The models whose replies do not respond to their prompts."""
-        return tuple(level.model for level in self.models if level.reason == UNRESPONSIVE)
+        return tuple(level.model for level in self.models if level.reason == judged_models.UNRESPONSIVE)
 
     @property
     def tiers(self) -> list[list[str]]:
@@ -164,21 +142,26 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         judgments = [item for run in runs for item in run.judged.judgments]
         reading = replace(request.reading or SheetOptions(), dimension=runs[0].judged.dimension)
         sheet = read_people(request.ratings, reading, judgments=judgments, exchanges=request.exchanges)
-    everyone = judged_models(runs, sheet.ratings)
+    everyone = judged_models.judged_models(runs, sheet.ratings)
     models = {name: everyone[name] for name in choose_models([*everyone], request)}
     baselines: list[JudgedModel | PublishedModel] = [
-        published(name) if is_published(name) else everyone[name] for name in dict.fromkeys(request.baselines)
+        published_models.published(name) if is_published(name) else everyone[name]
+        for name in dict.fromkeys(request.baselines)
     ]
-    choice = find_calibration_of_runs(runs, request.calibration, weights=request.weights, today=today)
+    choice = judged_models.find_calibration_of_runs(
+        runs, request.calibration, weights=request.weights, today=today
+    )
     settings = ComparisonSettings(
-        margin=request.margin, design_effect=USUAL_DESIGN_EFFECT, are_variants=request.are_variants
+        margin=request.margin,
+        design_effect=published_models.USUAL_DESIGN_EFFECT,
+        are_variants=request.are_variants,
     )
     if calibration := choice.calibration:
         models = {name: _with_known(model, calibration) for name, model in models.items()}
         lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
-        settings = replace(settings, calibrated=lines, design_effect=effect or USUAL_DESIGN_EFFECT)
+        settings = replace(settings, calibrated=lines, design_effect=effect or settings.design_effect)
     levels = sorted(  # by the share of Good, the largest first; those without one last
-        (compared_level(model, settings) for model in models.values()),
+        (judged_models.compared_level(model, settings) for model in models.values()),
         key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),
     )
     pairs: list[tuple[JudgedModel, JudgedModel | PublishedModel]] = [
@@ -238,7 +221,7 @@ def _few_raters(models: Iterable[JudgedModel]) -> str | None:
 def choose_models(everyone: Sequence[str], request: ComparisonRequest) -> list[str]:
     """Return the models to compare, with the baselines; refused where nothing can be compared."""
     for name in filter(is_published, request.baselines):
-        published(name)
+        published_models.published(name)
     judged = [name for name in request.baselines if not is_published(name)]
     for name in (*judged, *request.models):
         if name not in everyone:

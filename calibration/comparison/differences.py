@@ -27,15 +27,7 @@ from empathy_judge.calibration.comparison.judged_models import (
 )
 from empathy_judge.calibration.comparison.published_models import PublishedModel
 from empathy_judge.calibration.comparison.verdicts import Verdict
-from empathy_judge.calibration.estimate import (
-    UNDEFINED,
-    Estimate,
-    Floats,
-    Interval,
-    hull,
-    independent_difference,
-    is_same_within,
-)
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Interval
 from empathy_judge.calibration.shares import transport
 from empathy_judge.calibration.shares.correction import target_of
 from empathy_judge.calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
@@ -50,20 +42,15 @@ TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further a
 MOST: Final = 10  # prompts kept of a pair
 LEAST_P: Final = 1e-300  # below it no standard error is left
 
-Bound = Literal["at least", "at most"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceEstimate:
-    """A difference, the probability that it is positive, and the reason if it is refused.
-
-    `freedom` are the degrees of freedom of the interval, infinite where it comes from a posterior.
-    """
+    """A difference, the probability that it is positive, and the reason if it is refused."""
 
     how: How = "refused"
     shares: Mapping[str, Estimate] = field(default_factory=dict)
     probability: float = math.nan
-    freedom: float = math.inf
+    freedom: float = math.inf  # of the interval; infinite where it comes from a posterior
     reason: str | None = None
     correlation: float = 0.0
 
@@ -72,7 +59,7 @@ def estimate_difference(
     one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], settings: ComparisonSettings
 ) -> DifferenceEstimate:
     """Estimate a difference by the line with the ratings, else by ratings of both, else by the judge."""
-    if reason := too_few_replies(one, other) or unresponsive(one, other):
+    if reason := refuse(one, other):
         return DifferenceEstimate(reason=reason)
     gap = rated_difference(one.ppi, other.ppi) if one.ppi is not None and other.ppi is not None else None
     if gap is not None and not np.isfinite(gap.variance).all():  # the ratings do not say how exact they are
@@ -95,18 +82,13 @@ def estimate_difference(
     )
 
 
-def too_few_replies(*models: JudgedModel) -> str | None:
-    """Return which model has too few scored replies or conversations, if one has."""
-    name, least = min(((item.name, len(item.rated.judged)) for item in models), key=lambda item: item[1])
-    return None if least >= LEAST_REPLIES else f"{name}: {least} scored; at least {LEAST_REPLIES} are needed"
-
-
-def unresponsive(*models: JudgedModel) -> str | None:
-    """Return which models' replies do not respond to their prompts, if any."""
+def refuse(*models: JudgedModel) -> str | None:
+    """Return which models have too few scored replies, or replies that do not respond, if any."""
+    least = min(models, key=lambda item: len(item.rated.judged))
+    if (count := len(least.rated.judged)) < LEAST_REPLIES:
+        return f"{least.name}: {count} scored; at least {LEAST_REPLIES} are needed"
     names = [item.name for item in models if item.is_unresponsive]
-    if not names:
-        return None
-    return f"the replies of {listed(names)} do not respond to their prompts"
+    return f"the replies of {listed(names)} do not respond to their prompts" if names else None
 
 
 def _by_line(
@@ -155,7 +137,7 @@ def _by_line(
         sign = 1 if probability > 0.5 else -1
         certain = 1 - p / 2 if sign * by_ratings[GOOD].value > 0 else p / 2
         probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
-        shares = {label: hull(item, shares[label]) for label, item in by_ratings.items()}
+        shares = {label: item.hull(shares[label]) for label, item in by_ratings.items()}
     how: How = "both" if is_rated else "line"
     return DifferenceEstimate(how=how, shares=shares, probability=probability, correlation=correlation)
 
@@ -175,11 +157,12 @@ def _with_sign(estimate: Estimate, probability: float) -> Estimate:
     ends = estimate.interval
     if ends is None:
         return estimate
-    sign = 1 if probability > 0.5 else -1
-    low, high = sorted((sign * ends.low, sign * ends.high))
-    sides = 1 if high >= 1 else 2  # an open interval has its whole error at one end
-    low = max(low, 0.0) if sides * min(probability, 1 - probability) < verdicts.ALPHA else min(low, 0.0)
-    return Estimate(estimate.value, Interval(*sorted((sign * low, sign * high))))
+    if probability < 0.5:
+        return -_with_sign(-estimate, 1 - probability)
+    sides = 1 if ends.high >= 1 else 2  # an open interval has its whole error at one end
+    is_significant = sides * min(probability, 1 - probability) < verdicts.ALPHA
+    low = max(ends.low, 0.0) if is_significant else min(ends.low, 0.0)
+    return Estimate(estimate.value, Interval(low, ends.high))
 
 
 def _conflict(item: JudgedModel, settings: ComparisonSettings) -> transport.Conflict | None:
@@ -189,13 +172,10 @@ def _conflict(item: JudgedModel, settings: ComparisonSettings) -> transport.Conf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptGap:
-    """One prompt on which two models differ: the judge's score of each, from 1 to 3.
+    """One prompt on which two models differ."""
 
-    `contents` are the digests of the two replies.
-    """
-
-    scores: tuple[float, float]
-    contents: tuple[str, str]
+    scores: tuple[float, float]  # the judge's of each reply, from 1 to 3
+    contents: tuple[str, str]  # the digests of the two replies
 
     @property
     def gap(self) -> float:
@@ -204,15 +184,12 @@ class PromptGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptWins:
-    """Shared prompts on which the judge prefers one model or the other; the rest are ties.
-
-    `most` are those with the largest differences.
-    """
+    """Shared prompts on which the judge prefers one model or the other; the rest are ties."""
 
     prompts: int
     wins: int
     losses: int
-    most: tuple[PromptGap, ...] = ()
+    most: tuple[PromptGap, ...] = ()  # those with the largest differences
 
     def reverse(self) -> "PromptWins":
         """Return the same for the models in the other order."""
@@ -220,7 +197,6 @@ class PromptWins:
         return PromptWins(prompts=self.prompts, wins=self.losses, losses=self.wins, most=most)
 
 
-Unit = Literal["ratings", "prompts"]
 NOT_PEOPLE: Final = (
     "the judge's own share is not an estimate of human ratings; use a calibration or --ratings"
 )
@@ -243,7 +219,7 @@ class Difference:
     reason: str | None
     shared_prompts: int
     needed: int | None = None
-    unit: Unit
+    unit: Literal["ratings", "prompts"]
     verdict: Verdict = "inconclusive"
     is_robust: bool = True
     unscored: tuple[float, float] = (0.0, 0.0)
@@ -262,8 +238,8 @@ class Difference:
         return self.shares.get(GOOD, UNDEFINED)
 
     @property
-    def bound(self) -> Bound | None:
-        """Which bound the difference is, where a model lies beyond the rated range; None within it."""
+    def bound(self) -> Literal["at least", "at most"] | None:
+        """The bound that the difference is, where a model lies beyond the rated range; None within it."""
         if (ends := self.good.interval) is None or (ends.low > -1.0 and ends.high < 1.0):
             return None
         return "at least" if ends.high >= 1.0 else "at most"
@@ -349,19 +325,15 @@ def _on_levels(
     """Return the differences of shares, of the levels themselves where both rest on the line."""
     if basis.how not in ("line", "both"):
         return dict(basis.shares)
-    shares = {}
-    for label, share in basis.shares.items():
-        value, ends = one[label].value - other[label].value, share.interval
-        shares[label] = Estimate(value, ends and Interval(min(ends.low, value), max(ends.high, value)))
-    return shares
+    return {label: share.at(one[label].value - other[label].value) for label, share in basis.shares.items()}
 
 
 def _decide(item: Difference, margin: float) -> Verdict:
     """Return the verdict; a difference within the margin is similar, however certain its sign."""
     if item.how == "judge":
-        is_seen = item.p_holm < verdicts.ALPHA and not is_same_within(item.judge, margin)
+        is_seen = item.p_holm < verdicts.ALPHA and not item.judge.is_within(margin)
         return _probably(item.judge.value) if is_seen else "inconclusive"
-    if is_same_within(item.good, margin):
+    if item.good.is_within(margin):
         return "similar"
     if item.p_holm < verdicts.ALPHA:
         return "better" if item.probability > 0.5 else "worse"
@@ -414,7 +386,7 @@ def _from_study(
     one: JudgedModel, level: ComparedLevel, other: PublishedModel, settings: ComparisonSettings
 ) -> DifferenceEstimate:
     """Compare a judged model with human ratings of a published one: no raters or prompts are shared."""
-    if reason := too_few_replies(one) or unresponsive(one):
+    if reason := refuse(one):
         return DifferenceEstimate(reason=reason)
     if level.how in ("line", "both"):
         shares, probability = {}, math.nan
@@ -436,7 +408,7 @@ def _from_study(
 
 
 def _gap(one: Mapping[str, Estimate], other: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    return {label: independent_difference(one[label], other[label]) for label in LABELS}
+    return {label: one[label] - other[label] for label in LABELS}
 
 
 def prompt_wins(one: JudgedModel, other: JudgedModel) -> PromptWins | None:

@@ -14,33 +14,21 @@ from typing import Final, Literal
 
 import numpy as np
 
-from empathy_judge.calibration.artifact import (
-    CALIBRATION_FILE,
-    CalibrationChoice,
-    JudgeIdentity,
-    find_saved,
-    take_fitting,
-    take_named,
-)
+from empathy_judge.calibration import artifact
+from empathy_judge.calibration.artifact import CALIBRATION_FILE, CalibrationChoice
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
 from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.shares import ppi
 from empathy_judge.calibration.shares.correction import UNCALIBRATED, correct
-from empathy_judge.calibration.shares.ppi import (
-    PpiEstimate,
-    RatedModel,
-    one_hot,
-    ppi_estimate,
-    prompt_numbers,
-)
+from empathy_judge.calibration.shares.ppi import PpiEstimate, RatedModel
 from empathy_judge.calibration.shares.transport import LEAST_REPLIES, MIN_SHARE, CalibratedModels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import JudgedRun
 from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
-MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
 UNRESPONSIVE: Final = "the replies do not respond to their prompts"
 
@@ -77,22 +65,18 @@ class JudgedModel:
         """The estimate by its own ratings, if enough people gave them for it to have an error."""
         if len(np.unique(self.rated.cluster)) < LEAST_RATERS:
             return None
-        estimate = ppi_estimate(self.rated)
+        estimate = ppi.ppi_estimate(self.rated)
         return estimate if np.isfinite(estimate.variance).all() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings:
-    """A calibration's models by label, or None, its raters' design effect, and options.
-
-    `margin` is the smallest relevant difference of Good shares. `are_variants` says that all models compared
-    are variants of one.
-    """
+    """A calibration's models by label, or None, its raters' design effect, and options."""
 
     calibrated: tuple[CalibratedModels, ...] | None = None
     design_effect: float = 1.0
-    margin: float = MARGIN
-    are_variants: bool = False
+    margin: float = 0.05  # the smallest relevant difference of Good shares
+    are_variants: bool = False  # all models compared are variants of one
 
     @property
     def lines(self) -> tuple[CalibratedModels, ...]:
@@ -147,16 +131,14 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     level = replace(level, reason=found.reason if settings.calibrated else None)
     if found.how != "refused":
         return replace(level, how=found.how, shares=found.corrected)
-    if shares := judge_shares(model.rated):
-        return replace(level, how="judge", shares=shares)
+    if level.judged:
+        return replace(level, how="judge", shares=judge_shares(model.rated))
     return replace(level, reason="nothing was scored")
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
     """Return the judge's own means, with intervals over prompts."""
-    if not len(rated.judged):
-        return {}
-    prompts = prompt_numbers((rated.prompt, np.arange(len(rated.judged))))
+    prompts = ppi.prompt_numbers((rated.prompt, np.arange(len(rated.judged))))
     ones = np.ones(len(rated.judged))
     shares = {}
     for label, values in zip(LABELS, rated.judged.T, strict=True):
@@ -188,7 +170,7 @@ def _paired(one: RatedModel, other: RatedModel, first: Floats, second: Floats) -
     if not len(first) or not len(second):
         return UNDEFINED_CONTRAST
     feature = np.repeat([1.0, 0.0], [len(first), len(second)])
-    clusters = prompt_numbers(*((item.prompt, np.arange(len(item.judged))) for item in (one, other)))
+    clusters = ppi.prompt_numbers(*((item.prompt, np.arange(len(item.judged))) for item in (one, other)))
     strata = np.zeros(len(feature), dtype=np.intp)
     return contrast(np.concatenate([first, second]), feature, clusters, strata=strata)
 
@@ -264,7 +246,7 @@ def _judged_model(
         rated=RatedModel(
             judged=np.array(judged).reshape(-1, len(LABELS)),
             item=np.array([place[rating.id] for rating in own_ratings], dtype=np.intp),
-            value=one_hot(np.array([rating.rating for rating in own_ratings]), len(LABELS)),
+            value=ppi.one_hot(np.array([rating.rating for rating in own_ratings]), len(LABELS)),
             cluster=np.array([rating.batch or rating.rater for rating in own_ratings]),
             prompt=np.array([item.prompt_digest for item in scored]),
             chance=chances_of(own_ratings),
@@ -283,16 +265,16 @@ def find_calibration_of_runs(
     That one lies with a run, or with the shipped judge of this name in the folder `weights`.
     """
     first = runs[0].judged
-    judge = JudgeIdentity(name=first.name, version=first.version, rubric=first.rubric)
+    judge = artifact.JudgeIdentity(name=first.name, version=first.version, rubric=first.rubric)
     if wanted is not None:
-        return take_named(wanted, judge, today=today)
+        return artifact.take_named(wanted, judge, today=today)
     digests = {run.summary.get("calibration") for run in runs}
     if digests == {None}:
         return CalibrationChoice(calibration=None, note="the runs have no calibration")
-    shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
-    beside = (*(run.folder / CALIBRATION_FILE for run in runs), *shipped)
-    if (calibration := find_saved(beside, digests)) is not None:
-        return take_fitting(calibration, judge, today=today)
+    folders = [run.folder for run in runs] + ([weights / first.name] if weights else [])
+    for path in filter(Path.is_file, (folder / CALIBRATION_FILE for folder in folders)):
+        if (calibration := artifact.read_calibration(path)).digest in digests:
+            return artifact.take_fitting(calibration, judge, today=today)
     digest = next(filter(None, digests))
     return CalibrationChoice(
         calibration=None,

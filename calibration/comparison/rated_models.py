@@ -61,10 +61,14 @@ class RatingColumns:
         return bad, okay, good
 
     @property
-    def label_shares(self) -> Floats:
-        """Each label's share by weight; nan without ratings."""
-        weights = np.bincount(self.rating - 1, self.weight, len(LABELS)).astype(float)
-        return weights / weights.sum() if len(self.rating) else np.full(len(LABELS), np.nan)
+    def good_or_not(self) -> tuple[int, int]:
+        """The numbers of ratings below Good, and of Good."""
+        return sum(self.counts[:GOOD]), self.counts[GOOD]
+
+    @property
+    def good(self) -> float:
+        """The share of Good by weight; nan without ratings."""
+        return float(np.average(self.is_good, weights=self.weight)) if len(self.rating) else math.nan
 
     def take(self, rows: NDArray[Any]) -> "RatingColumns":
         """Return these rows only."""
@@ -110,16 +114,13 @@ def chi_square(table: ArrayLike, *, has_yates: bool = False) -> ChiSquare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterTest:
-    """one - other over raters' own shares; `is_shared` where some rated both models. All nan if undefined.
-
-    `detectable` is the smallest difference that is found with 80% power.
-    """
+    """one - other over raters' own shares; `is_shared` where some rated both models. All nan if undefined."""
 
     difference: Estimate
     t: float = math.nan
     freedom: float = math.nan
     p: float = math.nan
-    detectable: float = math.nan
+    detectable: float = math.nan  # the smallest difference that is found with 80% power
     is_shared: bool = False
 
 
@@ -146,14 +147,14 @@ def rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
             items=prompts,
             weights=np.concatenate([item.weight for item in both]),
         )
-        gap = float(one.label_shares[GOOD] - other.label_shares[GOOD])
+        gap = one.good - other.good
     else:
         gap = float(shares.mean() - others.mean())
-        first, second = float(shares.var(ddof=1)) / len(shares), float(others.var(ddof=1)) / len(others)
+        first, second = (float(item.var(ddof=1)) / len(item) for item in (shares, others))
         below = first**2 / (len(shares) - 1) + second**2 / (len(others) - 1)
         freedom = (first + second) ** 2 / below if below else math.nan
         test = Contrast(effect=gap, error=math.sqrt(first + second), freedom=freedom)
-    if not test.is_defined or test.error == 0:
+    if not test.error > 0:
         return RaterTest(difference=Estimate(gap, None), is_shared=is_shared)
     return RaterTest(
         difference=test.estimate(),
@@ -174,25 +175,20 @@ def _rater_shares(ratings: RatingColumns) -> tuple[NDArray[Any], Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedLevel:
-    """One model within a group of emotions, against the baseline; the baseline's own row has no tests.
-
-    Intervals of `shares` count raters. `relative` is the gain in the share of Good as a part of the
-    baseline's, `points` the difference. `yates` is the 2x2 test of Good, `full` the 2x3 one, of single
-    ratings; `p_holm` is of the raters' test, over all models of the group.
-    """
+    """One model within a group of emotions, against the baseline; the baseline's own row has no tests."""
 
     model: str
     ratings: int
     counts: Mapping[str, int]
-    shares: Mapping[str, Estimate]
+    shares: Mapping[str, Estimate]  # their intervals count raters
     raters: int
     design_effect: float
-    relative: float = math.nan
-    points: float = math.nan
-    yates: ChiSquare | None = None
-    full: ChiSquare | None = None
+    relative: float = math.nan  # the gain in the share of Good as a part of the baseline's
+    points: float = math.nan  # the difference of the shares of Good
+    yates: ChiSquare | None = None  # of Good, 2x2
+    full: ChiSquare | None = None  # 2x3
     test: RaterTest | None = None
-    p_holm: float = math.nan
+    p_holm: float = math.nan  # of the raters' test, over all models of the group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,18 +217,15 @@ class EmotionTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedComparison:
-    """Models compared by their ratings; `left_out` are the models of the file that were not asked for.
-
-    `source` is the file, and `notes` say how it was read.
-    """
+    """Models compared by their ratings."""
 
     baseline: str
     models: tuple[str, ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # the models of the file that were not asked for
     groups: tuple[RatedGroup, ...]
     emotions: tuple[EmotionTest, ...]
-    source: str = ""
-    notes: tuple[str, ...] = ()
+    source: str = ""  # the file
+    notes: tuple[str, ...] = ()  # how it was read
 
 
 def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[str] = ()) -> RatedComparison:
@@ -273,11 +266,6 @@ def _compare_group(group: Group, models: Mapping[str, RatingColumns]) -> RatedGr
     )
 
 
-def _good_or_not(ratings: RatingColumns) -> tuple[int, int]:
-    good = int(ratings.is_good.sum())
-    return len(ratings.rating) - good, good
-
-
 def _level(model: str, ratings: RatingColumns) -> RatedLevel:
     total, ppi = len(ratings.rating), None
     if total:
@@ -303,12 +291,11 @@ def _level(model: str, ratings: RatingColumns) -> RatedLevel:
 
 def _against(level: RatedLevel, ratings: RatingColumns, baseline: RatingColumns) -> RatedLevel:
     """Return a model's level with its tests against the baseline."""
-    share, base_share = float(ratings.label_shares[GOOD]), float(baseline.label_shares[GOOD])
     return replace(
         level,
-        relative=share / base_share - 1 if base_share else math.nan,
-        points=share - base_share,
-        yates=chi_square([_good_or_not(baseline), _good_or_not(ratings)], has_yates=True),
+        relative=ratings.good / baseline.good - 1 if baseline.good else math.nan,
+        points=ratings.good - baseline.good,
+        yates=chi_square([baseline.good_or_not, ratings.good_or_not], has_yates=True),
         full=chi_square([baseline.counts, ratings.counts]),
         test=rater_test(ratings, baseline),
     )
@@ -317,7 +304,7 @@ def _against(level: RatedLevel, ratings: RatingColumns, baseline: RatingColumns)
 def _compare_emotions(models: Mapping[str, RatingColumns]) -> tuple[EmotionTest, ...]:
     baseline, *others = (
         {
-            emotion: _good_or_not(item.take(item.emotion == emotion))
+            emotion: item.take(item.emotion == emotion).good_or_not
             for emotion in filter(None, np.unique(item.emotion).tolist())
         }
         for item in models.values()

@@ -21,19 +21,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from empathy_judge.calibration.comparison.verdicts import SETTLED, Verdict, round_up
-from empathy_judge.calibration.estimate import (
-    CONFIDENCE,
-    LEAST_RATERS,
-    UNDEFINED,
-    Estimate,
-    Floats,
-    estimate_of,
-)
+from empathy_judge.calibration.comparison.verdicts import ALPHA, SETTLED, Verdict, round_up
+from empathy_judge.calibration.estimate import LEAST_RATERS, UNDEFINED, Estimate, Floats, estimate_of
 from empathy_judge.calibration.monitoring.confidence_sequence import as_t, half_width
 from empathy_judge.data.text import listed, percent
 
-ALPHA: Final = 1 - CONFIDENCE
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 RATERS_DIFFER: Final = 0.1  # taken for weights: SD of raters' preferences for one model: 10 points
 RATING_VARIANCE: Final = 0.2  # taken for weights and first guesses: of one rating, Good or not
@@ -46,19 +38,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DifferenceSpread:
-    """A difference and the variances it has, in many histories at once: arrays are (histories,).
-
-    `noise` counts prompts and single ratings, `by_raters` how far raters' own differences lie apart, of which
-    `cells` would be there were all of one mind. `raters` and `pairs` are effective numbers.
-    """
+    """A difference and the variances it has, in many histories at once: arrays are (histories,)."""
 
     value: Floats
-    noise: Floats
-    by_raters: Floats
-    cells: Floats
-    raters: Floats
+    noise: Floats  # of prompts and single ratings
+    by_raters: Floats  # of raters' own differences
+    cells: Floats  # the part of it that would be there were all raters of one mind
+    raters: Floats  # the effective number
     prompts: Floats
-    pairs: Floats
 
 
 def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> DifferenceSpread:
@@ -90,14 +77,13 @@ def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> Differ
             cells=cells,
             raters=1 / (part**2).sum(axis=1),
             prompts=seen.any(axis=(1, 3)).sum(axis=1).astype(float),
-            pairs=pairs,
         )
 
 
 def half_widths(
     spread: DifferenceSpread, *, alpha: float = ALPHA, times: float = 1.0, people: float = 1.0
 ) -> Floats:
-    """Half the interval in every history; nan with fewer than two raters.
+    """Return half the interval in every history; nan with fewer than two raters.
 
     `times` is how it would be with so many times the ratings by the same raters, `people` with so many times
     the raters, who rate as much each.
@@ -233,19 +219,19 @@ def describe_few_raters(raters: int, shares: Mapping[str, float]) -> str | None:
 def standings(
     ratings: CrossedRatings, *, margin: float = MARGIN, baseline: str | None = None
 ) -> list[Standing]:
-    """Every two models, or each against a baseline; the error rate of all together is at most 5%."""
+    """Compare every two models, or each with a baseline; the error rate of all together is at most 5%."""
     models = np.unique(ratings.model).tolist()
     pairs = [pair for pair in combinations(models, 2) if baseline is None or baseline in pair]
     return [standing(ratings, *pair, margin=margin, pairs=len(pairs)) for pair in pairs]
 
 
 def is_settled(value: Floats, half: Floats, margin: float) -> tuple[Mask, Mask]:
-    """Whether one is better, and whether both are the same within the margin, in every history."""
+    """Return whether one is better, and whether both are alike within the margin, in every history."""
     return np.abs(value) > half, np.abs(value) + half < margin
 
 
 def _needed(spread: DifferenceSpread, value: float, alpha: float, margin: float, kind: str) -> float | None:
-    """How many times the ratings, or the raters, would settle it; None where none of them would."""
+    """Return how many times the ratings, or the raters, would settle it; None where no number would."""
     steps = np.geomspace(1.0, MOST_TIMES, 120)
     halves = np.array([half_widths(spread, alpha=alpha, **{kind: step})[0] for step in steps])
     enough = np.logical_or(*is_settled(np.full(len(steps), value), halves, margin))

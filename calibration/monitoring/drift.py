@@ -59,7 +59,7 @@ def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
     >>> paired_change([0.25, 0.5, 0.75]).value, paired_change([0.1]).interval
     (0.5, None)
     """
-    return _estimate(_mean(differences), 1 - (1 - CONFIDENCE) / looks)
+    return _mean(differences).estimate(1 - (1 - CONFIDENCE) / looks)
 
 
 def split_change(
@@ -73,14 +73,9 @@ def split_change(
 ) -> Drift:
     """Split a change into the judge's part and the model's.
 
-    `differences` are the model's by prompt, anchors are in one order before and after.
-    A part counts as moved where its interval lies wholly beyond `min_drift` on one side. `looks` is as in
-    `paired_change`. The model's error is `widening` times that from its prompts: nights may differ by more
-    than chance in answers.
-
-    >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
-    >>> drift.verdict, drift.judge.value, drift.judge.interval
-    ('neither shown', 0.0, Interval(low=0.0, high=0.0))
+    `differences` are the model's by prompt, anchors are in one order before and after. A part moved where its
+    interval lies wholly beyond `min_drift` on one side. `looks` is as in `paired_change`. The model's error
+    is `widening` times that from its prompts: nights may differ by more than chance in answers.
     """
     old, new = np.asarray(anchors_before, dtype=float), np.asarray(anchors_after, dtype=float)
     if old.shape != new.shape:
@@ -88,7 +83,7 @@ def split_change(
     change, shift = _mean(differences), _mean(new - old)
     change = replace(change, error=widening * change.error)
     parts = (change, shift, _subtract(change, shift))
-    total, judge, model = (_estimate(part, 1 - (1 - CONFIDENCE) / looks) for part in parts)
+    total, judge, model = (part.estimate(1 - (1 - CONFIDENCE) / looks) for part in parts)
     verdict = _verdict(judge, model, min_drift)
     return Drift(
         total=total,
@@ -103,14 +98,9 @@ def split_change(
 def emotion_changes(
     differences: ArrayLike, emotions: Sequence[str | None], *, worse: Literal["down", "up"] = "down"
 ) -> tuple[EmotionChange, ...]:
-    """Which emotions a change for the worse comes from, the worst first; prompts without one are left out.
+    """Return the change of every emotion, the worst first; prompts without an emotion are left out.
 
-    An emotion has a handful of prompts, too few to know its own spread: one pooled over all emotions is
-    used, so that emotions are compared on one footing.
-
-    >>> found = emotion_changes([-0.4, -0.5, 0.1, 0.0], ["sad", "sad", "proud", "proud"])
-    >>> [(item.emotion, round(item.change, 2), item.is_shown) for item in found]
-    [('sad', -0.45, True), ('proud', 0.05, False)]
+    An emotion has too few prompts to know its own spread: one pooled over all emotions is used.
     """
     from scipy.special import stdtr
 
@@ -142,10 +132,6 @@ def _mean(values: ArrayLike) -> Contrast:
     return Contrast(effect=float(array.mean()) if count else math.nan, error=error, freedom=count - 1.0)
 
 
-def _estimate(mean: Contrast, confidence: float = CONFIDENCE) -> Estimate:
-    return mean.estimate(confidence) if mean.is_defined else Estimate(mean.effect, None)
-
-
 def _subtract(one: Contrast, other: Contrast) -> Contrast:
     """Return the difference of two independent means."""
     variances = np.array([[one.error**2], [other.error**2]])
@@ -174,8 +160,8 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
     if verdict == "not separable":
         missing = "two anchors" if judge.interval is None else "two prompts"
         return (
-            f"The mean changed by {_points(total)}; at least {missing} scored on both nights are needed to "
-            "separate the judge's part from the model's."
+            f"The mean changed by {points(total)} points; at least {missing} scored on both nights are "
+            "needed to separate the judge's part from the model's."
         )
     opening = {
         "both": "The judge and the model changed",
@@ -183,17 +169,8 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
         "the judge moved": "The judge changed; no significant change of the model",
         "the model moved": "The model changed; no significant change of the judge",
     }[verdict]
-    parts = f"judge {_points(judge)} (on the anchors) + model {_points(model)}"
-    return f"{opening}: change {_points(total)} = {parts}."
-
-
-def _points(estimate: Estimate) -> str:
-    if not math.isfinite(estimate.value):
-        return "an unknown amount"
-    text = f"{points(estimate.value)} points"
-    if estimate.interval is None:
-        return text
-    return f"{text} [{points(estimate.interval.low)}, {points(estimate.interval.high)}]"
+    change, by_judge, by_model = (points(item, glue=" points ") for item in (total, judge, model))
+    return f"{opening}: change {change} = judge {by_judge} (on the anchors) + model {by_model}."
 
 
 MOST_PROMPTS: Final = 20.0  # times tonight's: more is no advice

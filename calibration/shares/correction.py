@@ -13,16 +13,9 @@ from typing import Final, Literal
 
 import numpy as np
 
+from empathy_judge.calibration import cluster
 from empathy_judge.calibration.artifact import Calibration
-from empathy_judge.calibration.cluster import (
-    NORMAL,
-    UNIT,
-    cluster_sums,
-    shared_covariance,
-    sum_variance,
-    t_quantile,
-)
-from empathy_judge.calibration.estimate import Estimate, Floats, Interval
+from empathy_judge.calibration.estimate import Estimate, Floats
 from empathy_judge.calibration.shares import transport
 from empathy_judge.calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from empathy_judge.calibration.shares.tally import Tally, replies_digest
@@ -98,7 +91,7 @@ def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModel
             judge=tuple(float(models[name].judged[:, column].mean()) for name in estimates),
             crowd=tuple(float(item.value[column]) for item in estimates.values()),
             noise=tuple(float(item.least_variance[column]) for item in estimates.values()),
-            bounds=first.bounds if first else UNIT,
+            bounds=first.bounds if first else cluster.UNIT,
             shared=shared[column],
             prompt_variance=spread[column],
         )
@@ -115,14 +108,14 @@ def _shared_variance(estimates: Sequence[PpiEstimate]) -> list[float]:
     columns = len(estimates[0].value) if estimates else len(LABELS)
     sums = []
     for item in estimates:
-        names, number = np.unique(item.raters, return_inverse=True)
-        sums.append((names, cluster_sums(number, item.influence, len(names))))
+        names, number = np.unique(item.sample.cluster, return_inverse=True)
+        sums.append((names, cluster.cluster_sums(number, item.influence, len(names))))
     pairs = list(combinations(sums, 2))
     if not any(len(np.intersect1d(one[0], other[0])) for one, other in pairs):
         return [0.0] * columns
-    covariance = np.mean([shared_covariance(*one, *other) for one, other in pairs], axis=0)
+    covariance = np.mean([cluster.shared_covariance(*one, *other) for one, other in pairs], axis=0)
     raters = len(np.unique(np.concatenate([names for names, _ in sums])))
-    reach = float(t_quantile(raters - 1)) / NORMAL
+    reach = float(cluster.t_quantile(raters - 1)) / cluster.NORMAL
     return [max(0.0, float(value)) * reach**2 for value in covariance]
 
 
@@ -217,7 +210,7 @@ def _judged(sums: Floats) -> tuple[list[float], list[float]]:
         return [math.nan] * len(LABELS), [0.0] * len(LABELS)
     means = sums[:, :-1].sum(axis=0) / counts
     pulls = (sums[:, :-1] - sums[:, -1:] * means) / counts
-    return means.tolist(), sum_variance(pulls).tolist()
+    return means.tolist(), cluster.sum_variance(pulls).tolist()
 
 
 def target_of(
@@ -237,11 +230,7 @@ def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
     values = np.array([item.value for item in estimates])
     if not np.isfinite(values).all():
         return list(estimates)
-    shares = []
-    for value, item in zip(project(values).tolist(), estimates, strict=True):
-        reach = item.interval and Interval(min(item.interval.low, value), max(item.interval.high, value))
-        shares.append(Estimate(value, reach))
-    return shares
+    return [item.at(value) for item, value in zip(estimates, project(values).tolist(), strict=True)]
 
 
 def project(values: Floats) -> Floats:

@@ -6,24 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from empathy_judge.calibration.pairing import Paired
-from empathy_judge.calibration.shares.correction import (
-    MEAN,
-    ModelCorrection,
-    calibrated_models,
-    correct,
-)
+from empathy_judge.calibration.pairing import Paired, score_and_label
+from empathy_judge.calibration.shares.correction import MEAN, ModelCorrection, calibrated_models, correct
 from empathy_judge.calibration.shares.ppi import RatedModel, judge_means, one_hot
 from empathy_judge.calibration.shares.transport import CalibratedModels, FittedLine, fit_line, transport
-from empathy_judge.data.judgments import first_number, position_on
+from empathy_judge.data.judgments import first_number
 from empathy_judge.data.records import LABELS, Judgment, to_plain
-
-
-def score_of(judgment: Judgment, scale: Sequence[str]) -> float:
-    """Return the judge's expected rating, 1 to k."""
-    if judgment.score is not None:
-        return min(max(judgment.score, 1.0), float(len(scale)))
-    return position_on(judgment.label, scale) or 1.0
 
 
 def columns_of(scale: Sequence[str]) -> tuple[str, ...]:
@@ -37,8 +25,9 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
     offset = first_number(paired.scale) - 1.0
     model_of = dict(zip(paired.id.tolist(), paired.model.tolist(), strict=True))
     scored: dict[str, list[Judgment]] = {}
+    scores = {item.id: found for item in judgments if (found := score_and_label(item, paired.scale))}
     for item in judgments:
-        if item.unscored is None:
+        if item.id in scores:
             scored.setdefault(model_of.get(item.id, item.model), []).append(item)
     models = {}
     for model, items in scored.items():
@@ -46,11 +35,11 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
         place = {item.id: index for index, item in enumerate(items)}
         value = one_hot(paired.rating[rows], len(LABELS)) if is_shares else paired.rating[rows, None] + offset
         if not is_shares:
-            judged = np.array([[score_of(item, paired.scale)] for item in items]) + offset
+            judged = np.array([[scores[item.id][0]] for item in items]) + offset
         elif paired.probabilities is not None and all(item.probabilities for item in items):
             judged = np.array([[(item.probabilities or {})[name] for name in LABELS] for item in items])
         else:
-            judged = one_hot([LABELS.index(item.label or LABELS[0]) + 1 for item in items], len(LABELS))
+            judged = one_hot([scores[item.id][1] for item in items], len(LABELS))
         models[model] = RatedModel(
             judged=judged,
             item=np.array([place[identity] for identity in paired.id[rows].tolist()], dtype=np.intp),

@@ -12,18 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from empathy_judge.calibration.cluster import (
-    MIN_COUNT,
-    NORMAL,
-    UNIT,
-    cluster_sums,
-    contrast,
-    joint_freedom,
-    shared_covariance,
-    sum_variance,
-    t_intervals,
-    t_quantile,
-)
+from empathy_judge.calibration import cluster as by_cluster
+from empathy_judge.calibration.cluster import MIN_COUNT, NORMAL, UNIT, contrast, joint_freedom, sum_variance
 from empathy_judge.calibration.estimate import Estimate, Floats, Integers, estimate_of
 from empathy_judge.data.records import LABELS
 
@@ -103,12 +93,9 @@ class PpiEstimate(RatedEstimate):
     design_effect: Floats
     clusters: int
     influence: Floats  # (ratings, columns)
-    raters: NDArray[Any]  # (ratings,)
-    rows: Integers  # (ratings,)
-    rated_prompts: NDArray[Any] | None  # (ratings,)
+    sample: RatedModel
     prompts: NDArray[Any] | None
     prompt_influence: Floats  # (prompts, columns)
-    bounds: tuple[float, float]
     effective_n: float  # the effective number of ratings where a share shows no variance
     max_effective_n: Floats  # the upper bound of that number, for rare labels
 
@@ -143,7 +130,7 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     is_drawn = sample.chance is not None and bool((sample.chance != sample.chance[:1]).any())
     out = np.zeros(0, dtype=np.intp) if is_drawn else rows
     judged, rest = sample.judged[rows], np.delete(sample.judged, out, axis=0)
-    means = cluster_sums(position, sample.value, len(rows)) / counts[:, None]
+    means = by_cluster.cluster_sums(position, sample.value, len(rows)) / counts[:, None]
     drawn = None  # of each rated response in the mean, where they differ
     if is_drawn and sample.chance is not None:
         drawn = np.bincount(position, 1 / sample.chance) / counts
@@ -172,7 +159,7 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         max_effective_n = _max_effective_n(sample.value, effective_n)
         share = np.clip(value, MIN_COUNT / len(sample.item), 1 - MIN_COUNT / len(sample.item))
         variance = np.maximum(variance, share * (1 - share) / max_effective_n)  # nan stays nan
-    low, high = t_intervals(value, variance, freedom, sample.bounds, effective_n, max_effective_n)
+    low, high = by_cluster.t_intervals(value, variance, freedom, sample.bounds, effective_n, max_effective_n)
     return PpiEstimate(
         value=value,
         low=low,
@@ -183,12 +170,9 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         design_effect=effect,
         clusters=len(raters),
         influence=influence,
-        raters=sample.cluster,
-        rows=sample.item,
-        rated_prompts=None if sample.prompt is None else sample.prompt[sample.item],
+        sample=sample,
         prompts=prompts,
         prompt_influence=prompt_influence,
-        bounds=sample.bounds,
         effective_n=effective_n,
         max_effective_n=max_effective_n,
     )
@@ -248,7 +232,7 @@ def _prompt_influence(
     if prompt is None:
         return None, influence
     names, number = np.unique(prompt, return_inverse=True)
-    return names, cluster_sums(number, influence, len(names))
+    return names, by_cluster.cluster_sums(number, influence, len(names))
 
 
 def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
@@ -277,10 +261,10 @@ def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedEstimate:
     varies = (product > 0) & (variance > 0)
     alike = np.clip(np.divide(common, product, out=np.zeros_like(gap), where=varies), -1, 1)
     (down, up), (other_down, other_up) = (_reach(item, freedom) for item in (one, other))
-    least = t_quantile(freedom) * np.sqrt(variance)
+    least = by_cluster.t_quantile(freedom) * np.sqrt(variance)
     below = np.sqrt(np.maximum(down**2 + other_up**2 - 2 * alike * down * other_up, 0))
     above = np.sqrt(np.maximum(up**2 + other_down**2 - 2 * alike * up * other_down, 0))
-    most = one.bounds[1] - one.bounds[0]
+    most = one.sample.bounds[1] - one.sample.bounds[0]
     return RatedEstimate(
         value=gap,
         low=np.maximum(gap - np.maximum(below, least), -most),
@@ -300,8 +284,11 @@ def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Float
     sizes = [len(item) for item in influence]
     feature = np.repeat([1.0, 0.0], sizes)
     strata = np.zeros(sum(sizes), dtype=np.intp)
-    raters = np.unique(np.concatenate([one.raters, other.raters]), return_inverse=True)[1]
-    prompts = prompt_numbers(*((item.rated_prompts, item.rows) for item in (one, other)))
+    rated = one.sample, other.sample
+    raters = np.unique(np.concatenate([item.cluster for item in rated]), return_inverse=True)[1]
+    prompts = prompt_numbers(
+        *((None if item.prompt is None else item.prompt[item.item], item.item) for item in rated)
+    )
     columns = []
     for values in np.concatenate(influence).T:
         by_rater = contrast(values, feature, raters, strata=strata)
@@ -317,22 +304,17 @@ def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Flo
     """Return the variance by unrated responses, which the judge scored, and its degrees of freedom."""
     total = sum_variance(one.prompt_influence) + sum_variance(other.prompt_influence)
     if one.prompts is not None and other.prompts is not None:
-        both = shared_covariance(one.prompts, one.prompt_influence, other.prompts, other.prompt_influence)
+        both = by_cluster.shared_covariance(
+            one.prompts, one.prompt_influence, other.prompts, other.prompt_influence
+        )
         total = np.maximum(total - 2 * both, 0)
-    prompts = min(
-        (len(item.prompt_influence) for item in (one, other) if len(item.prompt_influence)), default=1
-    )
+    prompts = min(filter(None, (len(item.prompt_influence) for item in (one, other))), default=1)
     return total, np.full(total.shape, max(1.0, prompts - 1.0))
 
 
 def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
     """Return how far the interval reaches down and up with other degrees of freedom."""
-    low, high = t_intervals(
-        item.value,
-        item.variance,
-        freedom,
-        item.bounds,
-        item.effective_n,
-        item.max_effective_n,
+    low, high = by_cluster.t_intervals(
+        item.value, item.variance, freedom, item.sample.bounds, item.effective_n, item.max_effective_n
     )
     return item.value - low, high - item.value

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from empathy_judge.calibration.cluster import NORMAL, UNIT
-from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, hull
+from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 
 # Of systems' deviations from the line, in the judge's logits: pooled from four sets by an earlier judge.
 DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
@@ -256,7 +256,7 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     wide = NORMAL * math.sqrt(target.noise)
     low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
     own = Estimate(target.crowd, Interval(float(low), float(high)))
-    return own if conflict == "ratings" else hull(own, estimate)
+    return own if conflict == "ratings" else own.hull(estimate)
 
 
 def transport_difference(
@@ -355,14 +355,7 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
 
 
 def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
-    """Return by how many standard errors a model's own ratings exceed the line; nan without either.
-
-    >>> known = CalibratedModels(
-    ...     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.0, 0.0, 0.0)
-    ... )
-    >>> round(disagreement(known, TargetModel(judge=0.65, crowd=0.9, noise=0.0)))
-    8
-    """
+    """Return by how many standard errors a model's own ratings exceed the line; nan without either."""
     if refusal(calibrated, target) is not None or not target.is_rated:
         return math.nan
     gap, line, noise = _against_line(calibrated, target)
