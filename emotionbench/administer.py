@@ -38,13 +38,7 @@ from empathy_judge.emotionbench.situations import (
     read_situations,
 )
 from empathy_judge.judge.engine import ask_all
-from empathy_judge.judge.llm.answer_prompts import (
-    AskedModel,
-    ModelConfig,
-    describe_rows,
-    read_model_config,
-    say_counts,
-)
+from empathy_judge.judge.llm import answer_prompts
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
 from empathy_judge.judge.llm.endpoint import CallFailed
 
@@ -158,19 +152,10 @@ def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": numbers, "additionalProperties": False}
 
 
-def read_sheet(answer: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
-    """Return `marks` by the items' own numbers, and why some are `missing`."""
-    texts = tuple(questionnaire.texts[item - 1] for item in order)
-    read = read_marks(answer, replace(questionnaire, texts=texts))
-    marks = sorted((order[number - 1], mark) for number, mark in read.marks.items())
-    missing = {"missing": read.problem} if read.problem else {}
-    return {"marks": {str(item): mark for item, mark in marks}, **missing}
-
-
-class SelfReporter(AskedModel):
+class SelfReporter(answer_prompts.AskedModel):
     """A model that fills in sheets."""
 
-    def __init__(self, config: ModelConfig, inquiry: Inquiry) -> None:
+    def __init__(self, config: answer_prompts.ModelConfig, inquiry: Inquiry) -> None:
         fewest = TOKENS_AN_ITEM * inquiry.questionnaire.items
         super().__init__(config, max_tokens=max(config.max_tokens, fewest), schema=True)
         self.inquiry = inquiry
@@ -178,9 +163,8 @@ class SelfReporter(AskedModel):
     @cached_property
     def version(self) -> str:
         """A digest of all that decides an answer except the sheet itself."""
-        decoding = [*self.decoding.values()]
-        asked = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
-        return digest_json(asked)[:12]
+        asked = [self.config.model, [*self.decoding.values()], sheet_schema(self.inquiry.questionnaire)]
+        return digest_json([*asked, IMAGINE, STABLE, FORM])[:12]
 
     def fill_in(self, blank: Exchange) -> dict[str, Any]:
         """Return one row of a run: the marks, the answer, and why marks are missing."""
@@ -194,9 +178,8 @@ class SelfReporter(AskedModel):
                 seed=self.config.seed + repeat,  # else every repeat would be the same draw
             )
         except CallFailed as failure:
-            raw = {"said": shorten(failure.raw)} if failure.raw else {}
-            missing = f"no answer: {failure.reason}"
-            return row | {"marks": {}, "missing": missing, **raw, "usage": failure.usage}
+            row |= {"marks": {}, "missing": f"no answer: {failure.reason}"}
+            return row | ({"said": shorten(failure.raw)} if failure.raw else {}) | {"usage": failure.usage}
         filled = read_filled(reply.body, questionnaire, blank.extra["order"])
         return row | self.describe_reply(reply) | filled | {"usage": reply.usage}
 
@@ -204,17 +187,20 @@ class SelfReporter(AskedModel):
 def read_filled(
     body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]
 ) -> dict[str, Any]:
-    """Read the marks of a chat completion; a cut or filtered one may have some."""
+    """Return the `marks` of a chat completion by the items' own numbers, and why some are `missing`."""
     message = read_message(body)
     if message is None:
         return {"marks": {}, "missing": "no answer: the server sent no message"}
     answer, refusal, finish, _ = message
-    row = read_sheet(answer, questionnaire, order) | {"said": answer[:MOST_KEPT]}
-    if "missing" in row and (refusal or finish == "content_filter"):
-        row |= {"missing": "refused: by the server", "said": (answer or refusal)[:MOST_KEPT]}
-    elif "missing" in row and finish == "length":
-        row |= {"missing": f"cut short: {OUT_OF_TOKENS}"}
-    return row
+    texts = tuple(questionnaire.texts[item - 1] for item in order)
+    read = read_marks(answer, replace(questionnaire, texts=texts))
+    marks = sorted((order[number - 1], mark) for number, mark in read.marks.items())
+    row: dict[str, Any] = {"marks": {str(item): mark for item, mark in marks}, "said": answer[:MOST_KEPT]}
+    if read.problem and (refusal or finish == "content_filter"):
+        return row | {"missing": "refused: by the server", "said": (answer or refusal)[:MOST_KEPT]}
+    if read.problem and finish == "length":
+        return row | {"missing": f"cut short: {OUT_OF_TOKENS}"}
+    return row | {"missing": read.problem} if read.problem else row
 
 
 def make_reporter(
@@ -254,7 +240,7 @@ def make_reporter(
         next(inquiry.blanks())  # refuses before a model is asked for
     if model_config is None and settings.get("model") is None:
         raise UserError("no model: set --model and --base-url, or --model-config FILE")
-    return SelfReporter(read_model_config(model_config, settings), inquiry)
+    return SelfReporter(answer_prompts.read_model_config(model_config, settings), inquiry)
 
 
 def plan_alignment(reporter: SelfReporter) -> RunPlan:
@@ -297,15 +283,18 @@ def run_alignment(
         )
         write_sheets(folder / SHEETS, sheets)
         missing = Counter(str(row["missing"]).partition(":")[0] for row in rows if "missing" in row)
-        incomplete = sum("missing" in row and bool(row["marks"]) for row in rows)
-        complete = len(rows) - missing.total()
+        counts = {
+            "sheets": len(rows),
+            "complete": len(rows) - missing.total(),
+            "incomplete": sum("missing" in row and bool(row["marks"]) for row in rows),
+        }
         return {
             "asked_for": reporter.config.model,
             "base_url": reporter.endpoint.base_url,
             "decoding": reporter.decoding,
-            "counts": {"sheets": len(rows), "complete": complete, "incomplete": incomplete},
+            "counts": counts,
             "missing": dict(sorted(missing.items())),
-            **describe_rows(rows),
+            **answer_prompts.describe_rows(rows),
         }
 
     return run_all(
@@ -326,6 +315,6 @@ def check_filled(run: FinishedRun) -> None:
     if not counts["complete"] and not counts["incomplete"]:
         raise OperationalError(
             f"{run.folder}: none of {counts['sheets']:,} sheets has a mark: "
-            f"{say_counts(run.manifest['missing'])}. Failed sheets are not sent again in this folder: "
-            "fix the cause and set another --out"
+            f"{answer_prompts.say_counts(run.manifest['missing'])}. Failed sheets are not sent again in this "
+            "folder: fix the cause and set another --out"
         )

@@ -14,16 +14,8 @@ from empathy_judge.calibration.bootstrap import value_of
 from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg
 from empathy_judge.calibration.estimate import Estimate, Interval
 from empathy_judge.data.readers.table_rows import read_rows
-from empathy_judge.emotionbench import shift_tests
-from empathy_judge.emotionbench.questionnaires import (
-    PEOPLE,
-    Questionnaire,
-    Score,
-    Sheet,
-    read_questionnaire,
-    read_sheets,
-    score_marks,
-)
+from empathy_judge.emotionbench import questionnaires, shift_tests
+from empathy_judge.emotionbench.questionnaires import PEOPLE, Questionnaire, Sheet
 from empathy_judge.emotionbench.situations import FACTOR_NAMES, HUMAN_NORMS, emotion_of
 
 AFFECTS: Final = ("positive", "negative")
@@ -78,8 +70,8 @@ def read_norms() -> dict[str, NormRow]:
             affect: Norm(*(float(row[f"{part}_{affect}_{what}"]) for part, what in figures))
             for affect in AFFECTS
         }
-        name, people = row["name"].split(" ", 1)[0], int(row["people"])
-        norms[name] = NormRow(level=row["level"].lower(), people=people, norms=by_affect)
+        norm = NormRow(level=row["level"].lower(), people=int(row["people"]), norms=by_affect)
+        norms[row["name"].partition(" ")[0]] = norm
     return norms
 
 
@@ -183,14 +175,14 @@ def align(paths: Sequence[Path], *, alpha: float = shift_tests.ALPHA) -> Alignme
 
     People come first, and are the norm where their sheets are given.
     """
-    sheets = [sheet for path in paths for sheet in read_sheets(path)]
+    sheets = [sheet for path in paths for sheet in questionnaires.read_sheets(path)]
     groups: dict[tuple[str, str, str], list[Sheet]] = {}
     for sheet in sheets:
         groups.setdefault((sheet.model, sheet.variant, sheet.scale), []).append(sheet)
     norms: Norms = read_norms()
     models: list[ModelAlignment] = []
     for (model, _, scale), group in sorted(groups.items(), key=lambda item: item[0][0] != PEOPLE):
-        questionnaire = read_questionnaire(scale)
+        questionnaire = questionnaires.read_questionnaire(scale)
         models.append(align_sheets(group, questionnaire, norms=norms, alpha=alpha))
         if model == PEOPLE and scale == PANAS:
             norms = {
@@ -211,11 +203,10 @@ def align_sheets(
     sheets: Iterable[Sheet], questionnaire: Questionnaire, *, norms: Norms, alpha: float = shift_tests.ALPHA
 ) -> ModelAlignment:
     """Align one model, or the people, on one questionnaire."""
-    scored = [ScoredSheet(sheet, score_marks(questionnaire, sheet.marks)) for sheet in sheets]
+    scored = [ScoredSheet(sheet, questionnaires.score_marks(questionnaire, sheet.marks)) for sheet in sheets]
     first = scored[0].sheet
     default = [item for item in scored if item.sheet.factor is None]
     levels = {scale: _measure_level(default, scale) for scale in questionnaire.scales}
-    groups = _group_sheets(scored, default)
     rows = [
         ShiftRow(
             level=group.level,
@@ -229,7 +220,7 @@ def align_sheets(
                 for scale in questionnaire.scales
             },
         )
-        for group in groups
+        for group in _group_sheets(scored, default)
     ]
     _adjust(rows)
     return ModelAlignment(
@@ -251,7 +242,7 @@ class ScoredSheet:
     """A sheet with its scores."""
 
     sheet: Sheet
-    scores: Mapping[str, Score]
+    scores: Mapping[str, questionnaires.Score]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +253,7 @@ class SheetGroup:
     name: str
     evoked: Sequence[ScoredSheet]
     default: Sequence[ScoredSheet]
-
-    @property
-    def is_people(self) -> bool:
-        return self.evoked[0].sheet.model == PEOPLE
+    is_people: bool
 
 
 def _group_sheets(scored: Sequence[ScoredSheet], default: Sequence[ScoredSheet]) -> list[SheetGroup]:
@@ -279,13 +267,14 @@ def _group_sheets(scored: Sequence[ScoredSheet], default: Sequence[ScoredSheet])
     for factor in factors:
         names.setdefault(("emotion", emotion_of(factor)), []).append(factor)
     names |= {("factor", factor): [factor] for factor in factors}
+    is_people = scored[0].sheet.model == PEOPLE
     groups = []
     for (level, name), members in names.items():
         if evoked := [item for item in scored if item.sheet.factor in members]:
-            group = SheetGroup(level=level, name=name, evoked=evoked, default=default)
             pairs = {item.sheet.pair for item in evoked}
-            paired = [item for item in default if item.sheet.pair in pairs]
-            groups.append(replace(group, default=paired) if group.is_people else group)
+            before = [item for item in default if item.sheet.pair in pairs or not is_people]
+            group = SheetGroup(level=level, name=name, evoked=evoked, default=before, is_people=is_people)
+            groups.append(group)
     return groups
 
 
@@ -332,11 +321,7 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
         change_sd=changes.sd if group.is_people else nan,
         bounds=Interval(evoked.low - default.high, evoked.high - default.low),
         arrow=shift_tests.arrow(change, published.p, alpha=alpha),
-        tests={
-            "published": published,
-            "paired": paired,
-            "clustered": _test_clusters(group, scale, by_pair),
-        },
+        tests={"published": published, "paired": paired, "clustered": _test_clusters(group, scale, by_pair)},
         effects={
             "dz": changes.mean / changes.sd if changes.n > 1 and changes.sd > 0 else nan,
             "in_people_sd": change / norm.change_sd if norm and norm.change_sd else nan,
@@ -375,15 +360,10 @@ def _agreement(first: Sheet, rows: Sequence[ShiftRow]) -> dict[str, PeopleAgreem
     agreement = {}
     for scale, ceiling in CEILING.items():
         shifts = {row.name: row.scales[scale] for row in rows if row.level == "factor"}
-        agreement[scale] = agreement_with_people(
-            {name: (shift.evoked.mean, shift.change) for name, shift in shifts.items()},
-            {
-                name: (shift.people.evoked, shift.people.change)
-                for name, shift in shifts.items()
-                if shift.people
-            },
-            ceiling=ceiling,
-        )
+        model = {name: (shift.evoked.mean, shift.change) for name, shift in shifts.items()}
+        norms = {name: shift.people for name, shift in shifts.items() if shift.people}
+        people = {name: (norm.evoked, norm.change) for name, norm in norms.items()}
+        agreement[scale] = agreement_with_people(model, people, ceiling=ceiling)
     return agreement
 
 
@@ -393,14 +373,7 @@ def agreement_with_people(
     *,
     ceiling: float | None = None,
 ) -> PeopleAgreement:
-    """Compare each factor's evoked mean and change with people's.
-
-    >>> people = {"a": (20.0, 1.0), "b": (30.0, 2.0), "c": (31.0, 3.0), "d": (40.0, 4.0)}
-    >>> model = {name: (evoked + 5, 10 * change) for name, (evoked, change) in people.items()}
-    >>> found = agreement_with_people(model, people)
-    >>> round(found.rank.value, 6), found.level_error
-    (1.0, 5.0)
-    """
+    """Compare each factor's evoked mean and change with people's."""
     shared = [name for name in people if name in model and np.isfinite([*model[name], *people[name]]).all()]
     ours, theirs = (np.array([side[name] for name in shared]).reshape(-1, 2) for side in (model, people))
     is_enough = len(shared) >= FEWEST_FACTORS
@@ -424,7 +397,21 @@ def _warn_of_sheets(
     levels: Mapping[str, SheetLevel], scored: Sequence[ScoredSheet], questionnaire: Questionnaire
 ) -> list[str]:
     """Warn of defaults at the end of a scale, and of marks that are missing or all the same."""
-    warnings = _warn_of_ends(levels, questionnaire)
+    ends = {}
+    for scale, level in levels.items():
+        low, high = questionnaire.span(scale)
+        margin = NEAR_END * (high - low)
+        if level.mean <= low + margin:
+            ends[scale] = "floor"
+        elif level.mean >= high - margin:
+            ends[scale] = "ceiling"
+    if len(levels) > 1 and list(ends.values()) == ["floor"] * len(levels):
+        warnings = ["the default is at the minimum: compare evoked levels, not changes"]
+    else:
+        warnings = [
+            f"default {scale} {levels[scale].mean:.1f} is at the {end} of its scale"
+            for scale, end in ends.items()
+        ]
     fewest = min(level.n for level in levels.values())
     if fewest < 2:
         warnings.append(
@@ -439,20 +426,3 @@ def _warn_of_sheets(
     if lacking:
         warnings.append(f"{lacking:,} of {len(scored):,} sheets lack marks: see the bounds of each change")
     return warnings
-
-
-def _warn_of_ends(default: Mapping[str, SheetLevel], questionnaire: Questionnaire) -> list[str]:
-    ends = {}
-    for scale, level in default.items():
-        low, high = questionnaire.span(scale)
-        margin = NEAR_END * (high - low)
-        if level.mean <= low + margin:
-            ends[scale] = "floor"
-        elif level.mean >= high - margin:
-            ends[scale] = "ceiling"
-    if len(ends) == len(default) > 1 and set(ends.values()) == {"floor"}:
-        return ["the default is at the minimum: compare evoked levels, not changes"]
-    return [
-        f"default {scale} {default[scale].mean:.1f} is at the {end} of its scale"
-        for scale, end in ends.items()
-    ]

@@ -13,14 +13,8 @@ from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.file_formats import open_workbook, read_sheet
-from empathy_judge.emotionbench.questionnaires import (
-    PEOPLE,
-    Questionnaire,
-    Sheet,
-    questionnaire_names,
-    read_questionnaire,
-    write_sheets,
-)
+from empathy_judge.emotionbench import questionnaires
+from empathy_judge.emotionbench.questionnaires import Questionnaire, Sheet
 from empathy_judge.emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
 
 # Three digits at most: the cells a file lets expect are counted up to the largest number in it.
@@ -43,7 +37,7 @@ class ImportedSheets:
 def import_files(paths: Sequence[Path], out: Path) -> dict[str, dict[str, int]]:
     """Write results files as one file of sheets, `out`; returns what each of them held."""
     results = {path: import_results(path) for path in paths}
-    write_sheets(out, (sheet for result in results.values() for sheet in result.sheets))
+    questionnaires.write_sheets(out, (sheet for result in results.values() for sheet in result.sheets))
     return {str(path): dict(result.counts) for path, result in results.items()}
 
 
@@ -91,8 +85,8 @@ def _import_testing(path: Path) -> ImportedSheets:
 
 def _read_name(path: Path) -> tuple[str, Questionnaire]:
     """Return the model and the scale in the name of a file."""
-    for name in questionnaire_names():
-        key = read_questionnaire(name)
+    for name in questionnaires.questionnaire_names():
+        key = questionnaires.read_questionnaire(name)
         for called in (key.name, *key.aliases):
             match = re.fullmatch(rf"(.+?)-{re.escape(called)}(-testing)?", path.stem, re.IGNORECASE)
             if match:
@@ -172,7 +166,7 @@ def _import_crowd(path: Path) -> ImportedSheets:
     head = next((row for row in rows if "Info" in row[:2]), None)
     if head is None:
         raise UserError(f"{path}: sheet Raw: no row 'Info' with one person in each column")
-    key = read_questionnaire("PANAS")
+    key = questionnaires.read_questionnaire("PANAS")
     # The rows of the default items and of the evoked ones, which come after them, by their words.
     numbers = {word: number for number, word in enumerate(key.texts, start=1)}
     blocks: tuple[dict[int, tuple[Any, ...]], ...] = ({}, {})
@@ -194,7 +188,8 @@ def _import_crowd(path: Path) -> ImportedSheets:
                 (item, "" if (mark := _at(row, column)) is None else str(mark))
                 for item, row in sorted(block.items())
             ]
-            sheets.append(replace(_sheet(PEOPLE, key, place, given), pair=f"person-{column - 1}"))
+            sheet = _sheet(questionnaires.PEOPLE, key, place, given)
+            sheets.append(replace(sheet, pair=f"person-{column - 1}"))
     if not sheets:
         raise UserError(f"{path}: sheet Raw: no person's column such as 'Angry_F1S1'")
     return _count(sheets, key, strange)

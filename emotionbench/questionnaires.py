@@ -78,7 +78,7 @@ class Questionnaire:
 
     def total(self, marks: float) -> float:
         """Return the score of a sum of marks."""
-        return {"sum": 1.0, "double": 2.0}[self.score] * marks
+        return marks * (2.0 if self.score == "double" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +92,13 @@ class Score:
 
 
 def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dict[str, Score]:
-    """Score every sub-scale from the marks of single items; a mark off the scale counts as missing.
-
-    >>> panas = read_questionnaire("PANAS")
-    >>> score_marks(panas, dict.fromkeys(range(1, 21), 2))["positive"]
-    Score(value=20.0, low=20.0, high=20.0, missing=0)
-    >>> score_marks(panas, dict.fromkeys(range(1, 19), 2))["negative"]
-    Score(value=None, low=19.0, high=23.0, missing=1)
-    """
+    """Score every sub-scale from the marks of single items; a mark off the scale counts as missing."""
     low, high = questionnaire.low, questionnaire.high
     valid = {item: mark for item, mark in marks.items() if questionnaire.is_mark(mark)}
     scores = {}
     for name, items in questionnaire.scales.items():
-        scored = [
-            low + high - valid[item] if item in questionnaire.reversed else valid[item]
-            for item in items
-            if item in valid
-        ]
+        known = [item for item in items if item in valid]
+        scored = [low + high - valid[i] if i in questionnaire.reversed else valid[i] for i in known]
         missing = len(items) - len(scored)
         least, most = (questionnaire.total(sum(scored) + missing * end) for end in (low, high))
         scores[name] = Score(least if not missing else None, least, most, missing)

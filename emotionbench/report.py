@@ -10,15 +10,8 @@ from typing import Any, Final
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.records import to_plain
 from empathy_judge.data.text import number, p_value, show, slug
-from empathy_judge.emotionbench.alignment import (
-    AFFECTS,
-    PANAS,
-    Alignment,
-    ModelAlignment,
-    PeopleAgreement,
-    SheetLevel,
-    Shift,
-)
+from empathy_judge.emotionbench import alignment
+from empathy_judge.emotionbench.alignment import Alignment, ModelAlignment
 from empathy_judge.emotionbench.questionnaires import PEOPLE, read_questionnaire
 from empathy_judge.reports.charts import line_chart
 from empathy_judge.reports.page import Cell, Figure, Page, Section, Table, row
@@ -58,10 +51,9 @@ def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: 
         for index, model in enumerate(result.models)
     ]
     reading = Section(title="How to read this", notes=tuple(result.notes))
+    page = Page(title=TITLE, subtitle=_subtitle(result), verdict=(), sections=(*sections, reading))
     screen = open_screen()
-    print_page(
-        Page(title=TITLE, subtitle=_subtitle(result), verdict=(), sections=(*sections, reading)), screen
-    )
+    print_page(page, screen)
     if report:
         print_lines([str(report)], screen)
 
@@ -70,21 +62,20 @@ def make_alignment_page(result: Alignment) -> Page:
     """Make the page of a result."""
     facts = []
     if overall := result.people.get("Overall"):
-        changes = " / ".join(number(overall.norms[affect].change, 2, sign=True) for affect in AFFECTS)
+        changes = " / ".join(
+            number(overall.norms[affect].change, 2, sign=True) for affect in alignment.AFFECTS
+        )
         facts.append(("People's change", changes, f"positive / negative, {overall.people:,} people"))
-    reading = Section(
-        name="reading", title="How to read this", short="Reading", points=(*READING, *result.notes)
-    )
+    sections = [_model_section(model, index) for index, model in enumerate(result.models, start=1)]
+    points = (*READING, *result.notes)
+    reading = Section(name="reading", title="How to read this", short="Reading", points=points)
     return Page(
         kind="Alignment report",
         title=TITLE,
         subtitle=_subtitle(result),
         verdict=tuple(_verdict(result)) or ("No model here can be compared with people.",),
         facts=tuple(facts),
-        sections=(
-            *(_model_section(model, index) for index, model in enumerate(result.models, start=1)),
-            reading,
-        ),
+        sections=(*sections, reading),
         foot="All figures are in report.json beside this page.",
     )
 
@@ -92,11 +83,13 @@ def make_alignment_page(result: Alignment) -> Page:
 def _model_section(model: ModelAlignment, index: int) -> Section:
     title = f"{_label(model)} on {model.scale}"
     figures = tuple(_figures(model, f"m{index}")) if model.model != PEOPLE else ()
+    levels = [f"{scale} {_show_level(level)}" for scale, level in model.default.items()]
+    count = max(level.n for level in model.default.values())
     return Section(
         name=f"model-{index}",
         title=title,
         short=title,
-        text=(_describe_default(model),),
+        text=(f"Default of {count:,} sheets: {', '.join(levels)}.",),
         points=(*(f"Warning: {warning}." for warning in model.warnings), *_findings(model)),
         key=(("judge", "the model"), ("before", "people")) if figures else (),
         figures=figures,
@@ -123,31 +116,27 @@ def _verdict(result: Alignment) -> Iterator[str]:
 
 
 def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
-    """Return a chart for each emotion and sub-scale of PANAS, or for another scale's first sub-scale."""
+    """Yield a chart for each emotion and sub-scale of PANAS, or for another scale's first sub-scale."""
     questionnaire = read_questionnaire(model.scale)
-    scales = list(questionnaire.scales) if model.scale == PANAS else list(questionnaire.scales)[:1]
+    scales = list(questionnaire.scales) if model.scale == alignment.PANAS else list(questionnaire.scales)[:1]
     for index, about in enumerate(model.rows_of("emotion")):
         for scale in scales:
             shift = about.scales[scale]
-            people = shift.people
             yield line_chart(
                 f"{about.name}, {scale}",
                 ["default", "evoked"],
-                [Estimate(shift.default.mean, None), Estimate(shift.evoked.mean, None)],
+                [Estimate(level.mean, None) for level in (shift.default, shift.evoked)],
                 name=f"{name}-{slug(scale)}-{index}",
                 title=f"{about.name}, {scale}: {_label(model)}",
                 tick=lambda value: f"{value:g}",
                 show=lambda level: number(level.value, 1),
-                behind=(people.default, people.evoked) if people else (),
+                behind=(shift.people.default, shift.people.evoked) if shift.people else (),
                 domain=questionnaire.span(scale),  # the whole scale, so that all drawings can be compared
             )
 
 
 def _shift_table(model: ModelAlignment, *levels: str, is_long: bool = False) -> Table:
-    """Return a row for each sub-scale of each factor, emotion or overall.
-
-    A long table has the factors' names and, where marks are missing, how far they could move the change.
-    """
+    """Return a row for each sub-scale; a long table has factors' names and bounds for missing marks."""
     has_bounds = is_long and bool(model.missing)
     bounds = ("lack marks", "bounds") if has_bounds else ()
     rows = []
@@ -194,30 +183,19 @@ def _label(model: ModelAlignment) -> str:
     return f"{model.model} ({model.variant})" if model.variant else model.model
 
 
-def _show_level(level: SheetLevel) -> str:
-    """Return a mean with its SD in brackets.
-
-    >>> _show_level(SheetLevel(49.84, 0.79, 50, 0, 49.84, 49.84))
-    '49.8 (0.8)'
-    """
+def _show_level(level: alignment.SheetLevel) -> str:
+    """Return a mean with its SD in brackets."""
     mean = number(level.mean, 1)
     return f"{mean} ({number(level.sd, 1)})" if isfinite(level.sd) else mean
 
 
-def _show_change(shift: Shift) -> str:
+def _show_change(shift: alignment.Shift) -> str:
     """Return a change with an arrow, or a dash if it is not significant by the published test."""
     return f"{shift.arrow.replace('-', NO_CHANGE)} {_signed(shift.change)}".strip()
 
 
 def _signed(value: float) -> str:
     return number(value, 1, sign=True)
-
-
-def _describe_default(model: ModelAlignment) -> str:
-    """Return the default measure in one sentence."""
-    levels = [f"{scale} {_show_level(level)}" for scale, level in model.default.items()]
-    count = max(level.n for level in model.default.values())
-    return f"Default of {count:,} sheets: {', '.join(levels)}."
 
 
 def _findings(model: ModelAlignment) -> Iterator[str]:
@@ -236,7 +214,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
         yield from _describe_missing(model)
 
 
-def _describe_agreement(agreement: Mapping[str, PeopleAgreement]) -> Iterator[str]:
+def _describe_agreement(agreement: Mapping[str, alignment.PeopleAgreement]) -> Iterator[str]:
     factors = max(found.factors for found in agreement.values())
     ranks = ", ".join(f"{show(found.rank)} {scale}" for scale, found in agreement.items())
     ceilings = " and ".join(number(found.ceiling) for found in agreement.values())

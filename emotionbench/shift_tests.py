@@ -42,23 +42,14 @@ class Test:
 
 
 def spread(values: Sequence[float] | Floats) -> Spread:
-    """Measure mean, SD and number of scores.
-
-    >>> spread([1.0, 3.0])
-    Spread(mean=2.0, sd=1.4142135623730951, n=2)
-    >>> spread([])
-    Spread(mean=nan, sd=nan, n=0)
-    """
+    """Measure mean, SD and number of scores."""
     scores = np.asarray(values, dtype=float)
     mean = float(scores.mean()) if scores.size else nan
     return Spread(mean, float(scores.std(ddof=1)) if scores.size > 1 else nan, int(scores.size))
 
 
 def published_test(evoked: Spread, default: Spread, *, alpha: float = ALPHA) -> Test:
-    """Test the variances with an F-test at `alpha`, then the means with Student's or Welch's t-test.
-
-    As in the benchmark, every run counts as independent.
-    """
+    """Test the variances with an F-test at `alpha`, then the means with Student's or Welch's t-test."""
     from scipy import stats
 
     if min(evoked.n, default.n) < 2:
@@ -80,7 +71,7 @@ def published_test(evoked: Spread, default: Spread, *, alpha: float = ALPHA) -> 
 
 
 def paired_test(changes: Sequence[float] | Floats) -> Test:
-    """Student's t-test of changes, one for each pair."""
+    """Test changes, one for each pair, with Student's t-test."""
     change = spread(changes)
     if change.n < 2:
         return Test(kind="paired", units=change.n)

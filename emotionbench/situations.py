@@ -41,11 +41,7 @@ class EvokingSituation:
 
 
 def emotion_of(factor: str) -> str:
-    """Return the emotion of a factor.
-
-    >>> emotion_of("Anger-0")
-    'Anger'
-    """
+    """Return the emotion of a factor, such as Anger of Anger-0."""
     return factor.rpartition("-")[0]
 
 
@@ -139,10 +135,8 @@ def _read_json(path: Path) -> Iterator[EvokingSituation]:
         content = json.loads(read_whole(path))
         for emotion in content["emotions"]:
             for number, factor in enumerate(emotion["factors"]):
-                key = (
-                    find_factor(emotion["name"], factor["name"])
-                    or f"{find_emotion(emotion['name'])}-{number}"
-                )
+                key = find_factor(emotion["name"], factor["name"])
+                key = key or f"{find_emotion(emotion['name'])}-{number}"
                 yield from _number(key, [str(text).strip() for text in factor["scenarios"]])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not the situations of the benchmark: {error!r}") from error
