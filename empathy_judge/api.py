@@ -5,7 +5,6 @@ Calls from several threads take turns. After Ctrl-C, the same call resumes.
 
 import html
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
@@ -21,6 +20,7 @@ from empathy_judge.calibration.comparison import compare_runs
 from empathy_judge.client import ModelShares
 from empathy_judge.commands.calibrate import fit_judges
 from empathy_judge.commands.compare import score_paths
+from empathy_judge.commands.shared.options import say_notes
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.rating_files.sheet import SheetOptions
@@ -147,7 +147,7 @@ def score(
             seed=seed,
         )
         with _watch(None, loaded) as on_progress:
-            scored = score_file(request, on_progress=on_progress, on_read=_say)
+            scored = score_file(request, on_progress=on_progress, on_read=say_notes)
     found = {**scored.summary.as_dict(), "cost": scored.manifest["cost"], "run": str(scored.folder)}
     models = tuple(map(ModelShares.from_row, found["models"]))
     run = ScoredRun(
@@ -198,7 +198,7 @@ def compare(
             are_variants=variants,
             reading=_reading(scale, cut, skip_invalid),
         )
-        request, _ = score_paths(request, judge, watch=_watch, on_read=_say)
+        request, _ = score_paths(request, judge, watch=_watch, on_read=say_notes)
         compared = compare_runs.compare(request, today=date.today())
     if not isinstance(compared, compare_runs.ComparedRuns):
         raise UserError("a table of ratings: use the command `empathy-judge compare`")
@@ -242,7 +242,7 @@ def calibrate(
             max_cost=max_cost,
             out=Path(out) if out else None,
             watch=_watch,
-            on_read=_say,
+            on_read=say_notes,
         )
     found = plain_report(fitted.report)
     rows = [
@@ -288,11 +288,6 @@ def _paths(table: Any, path: Path) -> list[str]:
 
 def _watch(path: Path | None, judge: Judge) -> AbstractContextManager[OnProgress]:
     return progress(f"scoring with {judge.name}", spent=lambda: judge.spent)
-
-
-def _say(notes: Iterable[str]) -> None:
-    for note in notes:
-        print(note, file=sys.stderr)
 
 
 def _reading(scale: str | None, cut: Sequence[str], skip_invalid: bool) -> SheetOptions:

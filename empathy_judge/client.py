@@ -7,12 +7,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from http.client import HTTPException
-from itertools import groupby
+from math import nan
 from threading import Lock
 from typing import IO, Any, Self
 
@@ -30,8 +30,6 @@ LARGEST_ANSWER = 64 << 20  # bytes
 LONGEST_MESSAGE = 500  # characters of a server's message
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EMPTY = "..."  # replaces an empty reply, since every exchange needs one
-PROMPTS = ("prompt", "question", "message", "input", "query")  # fields of tools
-SPEAKERS = {"user": "speaker", "human": "speaker", "assistant": "listener", "ai": "listener"}
 UNSCORED = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
 COUNTED = ("id", "model", "content_digest", "prompt_digest", "probabilities", "unscored", "flag", "features")
@@ -152,7 +150,7 @@ class JudgeClient:
         if url and (name or calibration):
             raise UserError("a server has its own judge and calibration; omit them, or the URL of the server")
         key = key or os.environ.get(KEY)
-        self._ask = _Server(url, key, timeout).ask if url else _LocalJudge(name, calibration).ask
+        self._ask = _Server(url, key, timeout).ask if url else _ask_here(name, calibration)
 
     def judge(self, prompt: str, response: str, **context: Any) -> ReplyJudgment:
         """Judge one reply; `context` may be id, model, situation, emotion and dialogue."""
@@ -181,10 +179,11 @@ class JudgeClient:
         (model,) = self.shares({**row, "model": "all"} for row in rows)
         if model.refused:
             log.warning("no corrected share: %s", model.refused)
-        own, good = model.shares.get("Good"), model.good
-        found = {"good": good and good.value, "good_low": good and good.low, "good_high": good and good.high}
-        found |= {"good_by_judge": own and own.value, "judged": model.judged, "unscored": model.unscored}
-        return {name: float("nan") if value is None else float(value) for name, value in found.items()}
+        nothing = ShareEstimate(value=nan, low=None, high=None)
+        own, good = model.shares.get("Good", nothing), model.good or nothing
+        found = {"good": good.value, "good_low": good.low, "good_high": good.high, "good_by_judge": own.value}
+        counts = {"judged": float(model.judged), "unscored": float(model.unscored)}
+        return {name: nan if value is None else value for name, value in found.items()} | counts
 
     def _judge_part(self, rows: list[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:
         # Ids must be unique in a request; the caller's need not be.
@@ -221,10 +220,8 @@ class _Server:
         self._headers = {"Content-Type": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if host in LOOPBACK:
-            handlers.append(urllib.request.ProxyHandler({}))
-        self._opener = urllib.request.build_opener(*handlers)
+        proxies = urllib.request.ProxyHandler({} if host in LOOPBACK else None)
+        self._opener = urllib.request.build_opener(_NoRedirects(), proxies)
 
     def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Post a request, and repeat it after the time that a busy server names."""
@@ -274,26 +271,23 @@ def _complaint(error: urllib.error.HTTPError) -> str:
         return str(error.reason)[:LONGEST_MESSAGE]
 
 
-class _LocalJudge:
-    """A judge in this process that answers as a server does."""
+def _ask_here(name: str | None, calibration: str | None) -> Callable[[str, Mapping[str, Any]], Any]:
+    """Load a judge; return a function that answers requests as a server does."""
+    from empathy_judge.data.tables import read_exchange
+    from empathy_judge.judge.base import DEFAULT, load_judge
+    from empathy_judge.server.served_judge import ServedJudge
 
-    def __init__(self, name: str | None, calibration: str | None) -> None:
-        from empathy_judge.judge.base import DEFAULT, load_judge
-        from empathy_judge.server.served_judge import ServedJudge
+    served = ServedJudge(load_judge(name or DEFAULT), calibration)
 
-        self._served = ServedJudge(load_judge(name or DEFAULT), calibration)
-
-    def ask(self, route: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer a request."""
-        from empathy_judge.data.tables import read_exchange
-
-        served = self._served
+    def ask(route: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if route == "/v1/shares":
             return served.shares(body["judgments"], seed=body["seed"])
         exchanges = [read_exchange(row, line=line) for line, row in enumerate(body["exchanges"], start=1)]
         with ThreadPoolExecutor(served.judge.concurrency) as pool:
             rows = list(pool.map(partial(served.row, is_explained=False), exchanges))
         return {**served.about(), "judgments": rows}
+
+    return ask
 
 
 def shared_judge(name: str | None = None, *, url: str | None = None) -> JudgeClient:
@@ -326,34 +320,8 @@ def _has_text(row: Mapping[str, Any]) -> bool:
     return response is not None and not (isinstance(response, str) and not response.strip())
 
 
-def read_messages(messages: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Read an exchange from roles and texts; system and tool messages are left out.
-
-    The messages of one side in a row are one turn. Messages that end with the user have an empty response.
-
-    >>> read_messages([("system", "Be kind."), ("user", "I won!"), ("assistant", "Lovely!")])
-    {'prompt': 'I won!', 'response': 'Lovely!', 'dialogue': []}
-    """
-    spoken = [(SPEAKERS[role], text) for role, text in messages if role in SPEAKERS and text.strip()]
-    turns = [
-        {"speaker": who, "text": "\n".join(text for _, text in run)}
-        for who, run in groupby(spoken, key=lambda turn: turn[0])
-    ]
-    response = turns.pop()["text"] if turns and turns[-1]["speaker"] == "listener" else ""
-    prompt = turns.pop()["text"] if turns else ""
-    return {"prompt": prompt, "response": response, "dialogue": turns}
-
-
 def context_of(fields: Any) -> dict[str, str]:
     """Return `situation` and `emotion` of the speaker from a tool's own fields."""
     if not isinstance(fields, dict):
         return {}
     return {key: fields[key] for key in ("situation", "emotion") if isinstance(fields.get(key), str)}
-
-
-def find_prompt(fields: Mapping[str, Any], names: Iterable[str] = PROMPTS) -> dict[str, Any] | None:
-    """Return the prompt, and the turns before it, from a tool's own fields; None where there is none."""
-    if isinstance(fields.get("messages"), list):
-        texts = [(message["role"], message["content"]) for message in fields["messages"]]
-        return read_messages([*texts, ("assistant", "...")])
-    return next(({"prompt": fields[name]} for name in names if isinstance(fields.get(name), str)), None)

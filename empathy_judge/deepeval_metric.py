@@ -13,19 +13,12 @@ class EmpathyMetric(BaseMetric):  # type: ignore[misc]
     """The score of a test case's output as a reply to its input; it passes from `threshold` on.
 
     The case's `metadata` may have the speaker's `situation` and `emotion`. A reply that cannot be judged has
-    no score: the reason is the metric's error, or the metric is skipped if `skip_unscored` is set.
+    no score: the reason is the metric's error.
     `judgment` is the whole judgment; `JudgeClient.shares` corrects the share of many of them.
     """
 
-    def __init__(
-        self,
-        threshold: float = 0.5,
-        *,
-        judge: str | None = None,
-        url: str | None = None,
-        skip_unscored: bool = False,
-    ) -> None:
-        self.threshold, self.skip_unscored = threshold, skip_unscored
+    def __init__(self, threshold: float = 0.5, *, judge: str | None = None, url: str | None = None) -> None:
+        self.threshold = threshold
         # Names, not a client: DeepEval copies metrics.
         self._judge, self._url = judge, url
         self.judgment: ReplyJudgment | None = None
@@ -37,8 +30,7 @@ class EmpathyMetric(BaseMetric):  # type: ignore[misc]
         self.judgment = judge.judge(test_case.input, test_case.actual_output, **context)
         self.reason, self.evaluation_model = str(self.judgment), self.judgment.judge
         self.score, self.score_breakdown = self.judgment.good, dict(self.judgment.probabilities or {})
-        self.skipped = self.score is None and self.skip_unscored
-        self.error = self.reason if self.score is None and not self.skip_unscored else None
+        self.error = self.reason if self.score is None else None
         self.success = self.score is not None and self.score >= self.threshold
         return self.score  # type: ignore[return-value]
 

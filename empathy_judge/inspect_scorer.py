@@ -7,7 +7,8 @@ from typing import Any
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from empathy_judge.client import context_of, read_messages, shared_judge
+from empathy_judge.client import context_of, shared_judge
+from empathy_judge.data.readers.chat_turns import Exchanged, asked_in
 
 METRICS = ("good", "good_low", "good_high", "good_by_judge")
 
@@ -40,10 +41,11 @@ def empathy(judge: str | None = None, url: str | None = None) -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         options = {"name": judge, "url": url}
-        exchange = read_messages([(message.role, message.text) for message in state.messages])
+        asked = asked_in([{"role": message.role, "content": message.text} for message in state.messages])
         row = {
-            **exchange,
+            **(asked or Exchanged("", []))._asdict(),
             **context_of(state.metadata),
+            "response": state.output.completion,
             "id": str(state.sample_id),
             "model": str(state.model),
         }

@@ -1,6 +1,5 @@
 """MLflow: the scorer `Empathy`, a feedback for each reply, and the corrected share as metrics."""
 
-from collections.abc import Mapping
 from math import isnan
 from typing import Any
 
@@ -8,9 +7,8 @@ from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
-from empathy_judge.client import PROMPTS, ReplyJudgment, context_of, find_prompt, shared_judge
-
-REPLIES = ("response", "answer", "output", "content", "text")  # keys of `outputs` with the reply
+from empathy_judge.client import ReplyJudgment, context_of, shared_judge
+from empathy_judge.data.readers.chat_turns import asked_in, reply_in
 
 
 class Empathy(Scorer):  # type: ignore[misc]
@@ -27,12 +25,10 @@ class Empathy(Scorer):  # type: ignore[misc]
 
     def __call__(self, *, inputs: Any = None, outputs: Any = None) -> Feedback:
         """Judge one reply."""
-        prompt = find_prompt(inputs if isinstance(inputs, Mapping) else {"prompt": inputs})
-        if prompt is None:
-            raise ValueError(
-                f"inputs: expected a text, or a dict with one of {', '.join(PROMPTS)} or messages"
-            )
-        row = {**prompt, **context_of(inputs), "response": _read_outputs(outputs)}
+        asked = asked_in(inputs)
+        if asked is None:
+            raise ValueError("inputs: expected a text, or a dict with a prompt, a question or messages")
+        row = {**asked._asdict(), **context_of(inputs), "response": reply_in(outputs)}
         (judgment,) = shared_judge(self.judge, url=self.url).judge_all([row])
         self._judgments.append(judgment)
         source = AssessmentSource(source_type="CODE", source_id=f"empathy-judge/{judgment.judge}")
@@ -46,15 +42,3 @@ class Empathy(Scorer):  # type: ignore[misc]
         """Return the corrected share of all replies judged until now, for `mlflow.log_metrics`."""
         found = shared_judge(self.judge, url=self.url).pooled_shares(item.row for item in self._judgments)
         return {f"{self.name}/{key}": value for key, value in found.items() if not isnan(value)}
-
-
-def _read_outputs(outputs: Any) -> str | None:
-    if outputs is None or isinstance(outputs, str):
-        return outputs
-    if isinstance(outputs, Mapping):
-        if isinstance(outputs.get("choices"), list):
-            return _read_outputs(outputs["choices"][0].get("message"))
-        for key in REPLIES:
-            if isinstance(outputs.get(key), str):
-                return str(outputs[key])
-    raise ValueError(f"outputs: expected a text, or a dict with one of {', '.join(REPLIES)}")

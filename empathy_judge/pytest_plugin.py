@@ -11,21 +11,17 @@ AssertGoodShare = Callable[..., ModelShares]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that set the judge; the configuration has the same names."""
+    """Add the options that set the judge."""
     group = parser.getgroup("empathy_judge")
     group.addoption("--empathy-judge", metavar="JUDGE", help="judge of assert_good_share")
     group.addoption("--empathy-url", metavar="URL", help="URL of `empathy-judge serve` to use instead")
-    parser.addini("empathy_judge", "judge of assert_good_share", default="")
-    parser.addini("empathy_url", "URL of `empathy-judge serve` to use instead", default="")
 
 
 @pytest.fixture(scope="session")
 def empathy_judge(request: pytest.FixtureRequest) -> JudgeClient:
     """Return the judge of this session: in this process, or on a server."""
-    config = request.config
-    name = config.getoption("--empathy-judge") or config.getini("empathy_judge") or None
-    url = config.getoption("--empathy-url") or config.getini("empathy_url") or None
-    return shared_judge(name, url=url)
+    option = request.config.getoption
+    return shared_judge(option("--empathy-judge"), url=option("--empathy-url"))
 
 
 @pytest.fixture

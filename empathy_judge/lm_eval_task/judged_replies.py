@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -27,29 +27,12 @@ def judge_reply(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any
     return {name: dict(judgment.row) for name in METRICS}
 
 
-def good(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the corrected share of Good replies."""
-    return _judge().pooled_shares(rows)["good"]
+def _metric(name: str) -> Callable[[Sequence[Mapping[str, Any]]], float]:
+    """Return the function that counts a figure of all judgments."""
+    return lambda rows: _judge().pooled_shares(rows)[name]
 
 
-def good_low(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the lower end of its 95% interval."""
-    return _judge().pooled_shares(rows)["good_low"]
-
-
-def good_high(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the upper end of its 95% interval."""
-    return _judge().pooled_shares(rows)["good_high"]
-
-
-def good_by_judge(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the judge's own share."""
-    return _judge().pooled_shares(rows)["good_by_judge"]
-
-
-def unscored(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Count the replies that could not be judged."""
-    return _judge().pooled_shares(rows)["unscored"]
+good, good_low, good_high, good_by_judge, unscored = map(_metric, METRICS)
 
 
 def _judge() -> JudgeClient:

@@ -143,7 +143,7 @@ def mlflow(rows: Rows) -> dict[str, Any]:
     return {
         "good": good,
         "share": [metrics[f"empathy/{name}"] for name in ENDS],
-        "own": metrics["empathy/mean"],
+        "own": metrics["empathy/good_by_judge"],
         "unscored": metrics["empathy/unscored"],
     }
 
