@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TextIO, TypeVar
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import disk_errors, replacing
-from empathy_judge.data.input_limits import LONGEST_TEXT, MOST_ITEMS
+from empathy_judge.data.files import LONGEST_TEXT, MOST_ITEMS, disk_errors, replacing
 from empathy_judge.data.readers.column_shapes import RowKind
 from empathy_judge.data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from empathy_judge.data.readers.file_formats import BadRow, OnBad, Row, load_parquet

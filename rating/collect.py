@@ -15,8 +15,7 @@ import numpy as np
 
 from empathy_judge.calibration.comparison.stop_rule import CrossedRatings
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import disk_errors, parse_json, replacing
-from empathy_judge.data.input_limits import LONGEST_REASON
+from empathy_judge.data.files import LONGEST_REASON, disk_errors, parse_json, replacing
 from empathy_judge.data.judgments import position_on
 from empathy_judge.data.rating_files.scales import as_label
 from empathy_judge.data.readers.file_formats import read_whole

@@ -12,8 +12,7 @@ from string import Template
 from typing import Any, Final
 
 from empathy_judge import reports, server
-from empathy_judge.data.files import disk_errors, replacing, write_texts
-from empathy_judge.data.input_limits import LONGEST_REASON
+from empathy_judge.data.files import LONGEST_REASON, disk_errors, replacing, write_texts
 from empathy_judge.data.records import CONVERSATION, NOUNS
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import write_text

@@ -12,8 +12,7 @@ from threading import Lock
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import disk_errors, locked, sync, without_links
-from empathy_judge.data.input_limits import LONGEST_REASON, LONGEST_TIME
+from empathy_judge.data.files import LONGEST_REASON, LONGEST_TIME, disk_errors, locked, sync, without_links
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import to_json
 from empathy_judge.rating.plan import RatingPlan

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
-from empathy_judge.data.input_limits import LARGEST_RATING, LONGEST_REASON
+from empathy_judge.data.files import LARGEST_RATING, LONGEST_REASON
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import to_json
 from empathy_judge.rating.handouts import page_items, rating_page

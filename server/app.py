@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from empathy_judge import reports
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.input_limits import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
+from empathy_judge.data.files import LARGEST_BODY, MOST_EXCHANGES, MOST_QUEUED
 from empathy_judge.data.records import CONVERSATION, EMOTIONS, GOOD_ABOVE, NOUNS, Exchange, Judgment
 from empathy_judge.data.tables import to_json
 from empathy_judge.judge.explanation import check_explainable

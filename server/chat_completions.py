@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from empathy_judge.data.input_limits import LONGEST_OPTION, MOST_ALTERNATIVES, MOST_FIELDS
+from empathy_judge.data.files import LONGEST_OPTION, MOST_ALTERNATIVES, MOST_FIELDS
 from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
 from empathy_judge.server.middleware import RequestRefused
 from empathy_judge.server.requests import Messages, StrictModel, join_messages, parse_object, read_row

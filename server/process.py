@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from empathy_judge.data.errors import OperationalError
-from empathy_judge.data.input_limits import IDLE_SECONDS, MOST_CONNECTIONS, MOST_OPEN_FILES
+from empathy_judge.data.files import IDLE_SECONDS, MOST_CONNECTIONS, MOST_OPEN_FILES
 
 
 class JudgeServer(uvicorn.Server):

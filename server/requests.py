@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from empathy_judge.data import input_limits
+from empathy_judge.data import files
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import parse_json
 from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
@@ -110,14 +110,14 @@ async def read_body(request: Request, *, most: int) -> bytes:
         raise RequestRefused(415, "send JSON, with the header Content-Type: application/json")
     body, size = bytearray(), 0
     try:
-        async with asyncio.timeout(input_limits.BODY_TIMEOUT):
+        async with asyncio.timeout(files.BODY_TIMEOUT):
             async for part in request.stream():
                 size += len(part)
-                if size > input_limits.DRAIN_FACTOR * most:
+                if size > files.DRAIN_FACTOR * most:
                     break
                 body += part if size <= most else b""
     except TimeoutError:
-        seconds = input_limits.BODY_TIMEOUT
+        seconds = files.BODY_TIMEOUT
         raise RequestRefused(408, f"the body did not arrive within {seconds:.0f} seconds") from None
     except ClientDisconnect:
         raise RequestRefused(499, "the client left") from None
@@ -146,13 +146,13 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise RequestRefused(400, f"not JSON that can be read: {why}") from None
     if not isinstance(content, dict):
         raise RequestRefused(400, f"expected a JSON object, not {type(content).__name__}")
-    _check_depth(content, input_limits.DEEPEST_BODY)
+    _check_depth(content, files.DEEPEST_BODY)
     return content
 
 
 def _check_depth(content: dict[str, Any] | list[Any], levels: int) -> None:
     if not levels:
-        raise RequestRefused(400, f"nested more than {input_limits.DEEPEST_BODY} levels deep")
+        raise RequestRefused(400, f"nested more than {files.DEEPEST_BODY} levels deep")
     for item in content.values() if isinstance(content, dict) else content:
         if isinstance(item, dict | list):
             _check_depth(item, levels - 1)
@@ -178,7 +178,7 @@ def read_row(row: Mapping[str, Any], *, place: str, number: int = 1) -> Exchange
         raise RequestRefused(400, f"{place}: {error}", param=field) from None
     turns = (turn.text for turn in exchange.dialogue)
     size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
-    if size > (most := input_limits.LONGEST_EXCHANGE):
+    if size > (most := files.LONGEST_EXCHANGE):
         raise RequestRefused.of_field(place, f"{size:,} characters in total; at most {most:,} are accepted")
     return exchange
 

@@ -10,7 +10,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
-from empathy_judge.data.input_limits import LONGEST_RETRY
+from empathy_judge.data.files import LONGEST_RETRY
 from empathy_judge.judge.base import IS_CANCELLED
 
 NEW = 0.1  # weight of the newest task in the mean time of a run

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from empathy_judge.data.input_limits import DEEPEST_MESSAGES
+from empathy_judge.data.files import DEEPEST_MESSAGES
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 SPEAKER, LISTENER = "speaker", "listener"  # the same parties, as studies of conversations call them

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.input_limits import LONGEST_COLUMN
+from empathy_judge.data.files import LONGEST_COLUMN
 from empathy_judge.data.readers.chat_turns import (
     ASSISTANT,
     CONVERSATIONS,

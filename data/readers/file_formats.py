@@ -13,8 +13,7 @@ from itertools import chain
 from typing import IO, Any, Final
 
 from empathy_judge.data.errors import UserError, install_hint
-from empathy_judge.data.files import parse_json
-from empathy_judge.data.input_limits import (
+from empathy_judge.data.files import (
     LARGEST_ARCHIVE,
     LARGEST_BATCH,
     LARGEST_WHOLE,
@@ -25,6 +24,7 @@ from empathy_judge.data.input_limits import (
     MOST_COLUMNS,
     MOST_EXPANSION,
     MOST_ROWS,
+    parse_json,
 )
 from empathy_judge.data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
 from empathy_judge.data.readers.tool_exports import rows_of_document

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.input_limits import MOST_BAD_ROWS, MOST_COLUMNS, MOST_PARTS
+from empathy_judge.data.files import MOST_BAD_ROWS, MOST_COLUMNS, MOST_PARTS
 from empathy_judge.data.readers.chat_turns import CONVERSATIONS, PROMPTS, RESPONSES, turns_in
 from empathy_judge.data.readers.column_shapes import (
     COLUMN_SHAPES,

@@ -18,8 +18,7 @@ from statistics import fmean
 from typing import Any, ClassVar, Final, Literal
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import digest_json, read_toml
-from empathy_judge.data.input_limits import LONGEST_TEXT
+from empathy_judge.data.files import LONGEST_TEXT, digest_json, read_toml
 from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all

@@ -181,7 +181,7 @@ def test_headers_that_never_end_are_cut_off(first: bytes) -> None:
 
 
 def test_a_body_sent_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("empathy_judge.data.input_limits.BODY_TIMEOUT", 0.3)
+    monkeypatch.setattr("empathy_judge.data.files.BODY_TIMEOUT", 0.3)
     with serving(load_judge("length"), idle_seconds=0.3) as url, raw_connection(url) as connection:
         head = post("/v1/score", b"x" * 1_000_000).partition(b"\r\n\r\n")[0]
         assert drip(connection, head + b"\r\n\r\n").startswith(b"HTTP/1.1 408")

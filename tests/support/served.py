@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from repository import ROOT
 
-from empathy_judge.data.input_limits import MOST_QUEUED
+from empathy_judge.data.files import MOST_QUEUED
 from empathy_judge.data.records import Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.base import Judge
