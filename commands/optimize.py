@@ -33,12 +33,7 @@ from empathy_judge.data.errors import Interrupted
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def optimize(
-    exchanges: Path,
-    ratings: Path,
-    judge_name: str,
-    out: Path,
-    as_json: bool,
-    **settings: Any,
+    exchanges: Path, ratings: Path, judge_name: str, out: Path, as_json: bool, **settings: Any
 ) -> None:
     """Optimize an LLM judge's instructions on human ratings (GEPA).
 
@@ -51,16 +46,11 @@ def optimize(
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
     from empathy_judge.data.text import show
-    from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, optimize_file
+    from empathy_judge.judge.llm.optimize_prompt import optimize_file
 
     try:
         record = optimize_file(
-            exchanges,
-            ratings,
-            out,
-            judge_name,
-            OptimizeSettings(**settings),
-            on_step=lambda text: say(text, err=True),
+            exchanges, ratings, out, judge_name, on_step=lambda text: say(text, err=True), **settings
         )
     except KeyboardInterrupt as interrupt:
         raise Interrupted(

@@ -39,8 +39,9 @@ from empathy_judge.emotionbench.situations import (
 )
 from empathy_judge.judge.engine import ask_all
 from empathy_judge.judge.llm import answer_prompts
-from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
+from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message
 from empathy_judge.judge.llm.endpoint import CallFailed
+from empathy_judge.judge.llm.http_client import shorten
 
 ANSWERS = "answers"
 FEWEST_DEFAULTS = 10  # sheets without a situation: every change is compared with their mean

@@ -1,10 +1,8 @@
 """Replies of a model to a file of prompts, instructed as the models of the crowd study were.
 
-The replies are a folder that `score` reads and that survives interruptions, as `data.runs` describes:
-
-    answers.jsonl    for every prompt a response, or the reason why there is none
-    responses.jsonl  the responses alone
-    manifest.json    the model, its settings, and how many prompts failed and why; written last
+The replies are a folder that `score` reads and that survives interruptions, as `data.runs` describes: for
+every prompt a response or the reason why there is none (answers.jsonl), and the responses alone
+(responses.jsonl). The manifest has the model, its settings, and how many prompts failed and why.
 """
 
 import json
@@ -26,9 +24,10 @@ from empathy_judge.data.storage import Source, digest_file, digest_source
 from empathy_judge.data.tables import read_prompts, validate, write_rows
 from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.engine import ask_all
-from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
+from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message, strip_thoughts
 from empathy_judge.judge.llm.chat import Chat
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
+from empathy_judge.judge.llm.http_client import shorten
 
 ANSWERS, RESPONSES = "answers", "responses.jsonl"
 Style = Literal["empathy", "plain"]
@@ -58,19 +57,16 @@ REFUSAL_WORDS: Final = 60  # a longer text that begins like a refusal has gone o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """A model, its server and its settings; an unset `temperature` is 0, if the server takes it.
-
-    `name` is the model's name in the responses, by default `model`.
-    """
+    """A model, its server and its settings."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     model: str
-    name: str = ""
+    name: str = ""  # in the responses; by default `model`
     base_url: str = "https://api.openai.com/v1"
     key_env: str = ""
     style: Style = "empathy"
-    temperature: float | None = None
+    temperature: float | None = None  # 0, if the server takes it
     max_tokens: int = 512  # the longest reply takes about 140; the rest is for reasoning
     seed: int = 0
     concurrency: int = 32
@@ -165,12 +161,6 @@ def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[s
 
     It is one message of the user, since not every model takes a system message. The study did not tell its
     models the emotion.
-
-    >>> prompt = Exchange(id="1", prompt="I won!", response="", situation="A chess final.", emotion="proud")
-    >>> print(write_messages(prompt, style="plain")[0]["content"].partition("nothing else.")[2].strip())
-    Their situation: A chess final.
-    <BLANKLINE>
-    They say: I won!
     """
     parts = [DEFINITION] if style == "empathy" else []
     parts.append(INSTRUCTION)
@@ -184,13 +174,7 @@ def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[s
 
 
 def read_response(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `response` in a chat completion without the model's reasoning, or why it `failed`.
-
-    >>> read_response({"choices": [{"message": {"content": "<think>Hm.</think> How lovely!"}}]})
-    {'response': 'How lovely!'}
-    >>> read_response({"choices": [{"message": {"content": "How lov"}, "finish_reason": "length"}]})
-    {'failed': 'cut short: ran out of tokens; raise max_tokens', 'raw': 'How lov'}
-    """
+    """Return the `response` in a chat completion without the model's reasoning, or why it `failed`."""
     message = read_message(body)
     if message is None:
         return _failed("no answer: the server sent no message", json.dumps(body))
@@ -224,10 +208,7 @@ def respond_to(
     on_progress: OnProgress = lambda done, total: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> FinishedRun:
-    """Have the model answer every prompt that `folder` has no answer to yet, and complete the run.
-
-    `max_cost` limits what this call spends.
-    """
+    """Have the model answer every prompt that `folder` has no answer to yet, and complete the run."""
     budget = responder.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
     read = read_prompts(prompts)
@@ -276,11 +257,7 @@ def respond_to(
 
 
 def say_counts(counts: Mapping[str, int]) -> str:
-    """Return reasons, or whatever else was counted, on one line.
-
-    >>> say_counts({"timed out": 2, "empty: no text": 1})
-    'empty: no text (1), timed out (2)'
-    """
+    """Return reasons, or whatever else was counted, on one line."""
     return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(counts.items()))
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from empathy_judge.data.records import LABELS
 from empathy_judge.judge.llm.endpoint import CallFailed, Reply
+from empathy_judge.judge.llm.http_client import shorten
 from empathy_judge.judge.llm.judge_prompt import PromptForm
 
 # A word alone: quotes and asterisks around it are accepted, and a sentence after a punctuation mark.
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")
 OUT_OF_TOKENS: Final = "ran out of tokens; raise max_tokens"
 NO_ROOM: Final = f"empty answer: {OUT_OF_TOKENS}"  # all tokens went into reasoning
-RAW_CHARACTERS: Final = 600  # saved of an answer that could not be read
 READ_CHARACTERS: Final = 20_000  # read of an answer
 # The tags of reasoning; no label is ever taken from between them.
 TAGS: Final = "think|thinking|reasoning|thought"
@@ -32,17 +32,14 @@ REFUSAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model answered: a label, or the `problem`, whose part before the colon is what tables count.
-
-    `probabilities` are those of the server's logprobs, of samples, or None. `note` is about samples.
-    """
+    """What a model answered: a label, or the `problem`, whose part before the colon is what tables count."""
 
     label: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
-    probabilities: Mapping[str, float] | None = None
+    probabilities: Mapping[str, float] | None = None  # of the server's logprobs, or of samples
     problem: str = ""
     raw: str = ""
-    note: str = ""
+    note: str = ""  # about samples
     usage: dict[str, float] = field(default_factory=dict)
 
 
@@ -131,22 +128,10 @@ def _read_word(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] |
 def strip_thoughts(text: str) -> str:
     """Return an answer without the model's reasoning, even where the first or the last tag is missing.
 
-    >>> strip_thoughts('<think>{"label": "Bad"}</think> {"label": "Good"}')
-    '{"label": "Good"}'
     >>> strip_thoughts('It is "Bad"</think>yes'), strip_thoughts('<think>It is "Bad"')
     ('yes', '')
     """
     return END_OF_THOUGHT.sub("", THOUGHTS.sub("", text)).strip()
-
-
-def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
-    """Return a text on one line, cut to a length.
-
-    >>> shorten("one\\n two three", 8)
-    'one two…'
-    """
-    line = " ".join(text[: 20 * length].split())
-    return line if len(line) <= length else f"{line[: length - 1].rstrip()}…"
 
 
 def label_probabilities(
@@ -154,11 +139,9 @@ def label_probabilities(
 ) -> dict[str, float] | None:
     """Return the labels' probabilities by the server's logprobs, normalized over the labels; None without.
 
-    The label begins at the first token behind the last `opening`. There, every alternative that begins
-    only one label counts for it; where a token begins several, the next token decides, and so on. A server
-    under a grammar states what the model would have said without it, so other tokens are left out. A label
-    that is not among the alternatives gets the probability of the least likely one: it can have no more, and
-    a model asked for few alternatives is not called certain. If no label is among them, nothing is known.
+    At the first token behind the last `opening`, every alternative that begins only one label counts for it;
+    where a token begins several labels, the next one decides. A label that is not among the alternatives gets
+    the probability of the least likely one: it can have no more. If none is among them, nothing is known.
     """
     texts = [str(token["token"]) for token in tokens]
     starts = [match.end() for match in opening.finditer("".join(texts))]
@@ -200,9 +183,8 @@ def _begun(text: str) -> list[str]:
 def sample_probabilities(drawn: Sequence[str]) -> dict[str, float]:
     """Return each label's part of the samples, after one more sample spread evenly over the labels.
 
-    Without it a label that was not drawn would have probability 0 and an infinite log-loss. It is one sample
-    in all (Perks' prior): one for each label (Laplace's) would pull shares of five samples more than twice as
-    far towards a third.
+    Without it a label that was not drawn would have an infinite log-loss. This is Perks' prior; one
+    sample for each label (Laplace's) would pull shares of five samples more than twice as far to a third.
 
     >>> sample_probabilities(["Good", "Good", "Bad"])
     {'Bad': 0.3333333333333333, 'Okay': 0.08333333333333333, 'Good': 0.5833333333333334}

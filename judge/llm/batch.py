@@ -1,10 +1,7 @@
 """The Batch API: requests are uploaded as files, cost half, and their answers are downloaded hours later.
 
-The run's folder holds what a command needs to resume:
-
-    batch.json         the parts and the state of each; written before every step that could be lost
-    batch-1.jsonl      a part's requests, until it is collected
-    batch-1-*.jsonl    its answers, as the server sent them, until they are judgments
+The run's folder holds the state of each part (batch.json, written before every step that could be lost), its
+requests until it is collected (batch-1.jsonl), and its answers until they are judgments (batch-1-*.jsonl).
 
 Nothing is submitted twice: a part's digest is in its metadata, and before a part is submitted the server's
 list of batches is searched for that digest.
@@ -20,26 +17,29 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from time import sleep
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from empathy_judge.data.errors import BatchUnderWay, BudgetSpent, OperationalError, UserError
-from empathy_judge.data.files import disk_errors, replacing
+from empathy_judge.data.files import disk_errors, read_sealed, replacing, write_sealed
 from empathy_judge.data.readers.file_formats import read_lines
-from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.records import CONVERSATION, Exchange, Judgment
 from empathy_judge.data.runs import Run
-from empathy_judge.data.tables import first_problem
+from empathy_judge.data.tables import validate
 from empathy_judge.data.text import printable
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.budget import guess_tokens, read_tokens, usage_of
 from empathy_judge.judge.engine import still_to_judge
 from empathy_judge.judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply
-from empathy_judge.judge.llm.http_client import SHORT, Key, read_answer_body
+from empathy_judge.judge.llm.http_client import SHORT, read_answer_body
+from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 if TYPE_CHECKING:
     from openai import OpenAI
     from openai.types import Batch, FileObject
 
 FILE: Final = "batch.json"
+FORMAT: Final = 3
+REMEDY: Final = "it records what was submitted: restore it, or set another --out to submit all again"
 DISCOUNT: Final = 0.5
 POLL_SECONDS: Final = 30.0
 MOST_REQUESTS: Final = 50_000  # in one file, by the limits of the API
@@ -60,7 +60,6 @@ class BatchPart:
     digest: str = ""
     file_id: str = ""
     batch_id: str = ""
-    done: int = 0
     is_collected: bool = False
 
 
@@ -68,7 +67,6 @@ class BatchPart:
 class BatchState:
     """All batches of a run, their server, and a mark that distinguishes two runs over the same exchanges."""
 
-    format: Literal[2] = 2
     base_url: str
     mark: str
     parts: list[BatchPart] = field(default_factory=list)
@@ -105,6 +103,10 @@ class LanguageModelJudge(Judge):
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """Read the judgment from the replies to these requests."""
 
+    def delimit(self, exchange: Exchange) -> DelimitedExchange:
+        """Delimit an exchange, or a whole conversation where that is what is judged."""
+        return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
+
     def batch_engine(self, *, wait: bool) -> Callable[..., None]:
         return partial(score_batch, wait=wait)
 
@@ -126,10 +128,9 @@ def score_batch(
         batch = BatchRun(judge, exchanges, run)
         while batch.prepare(limit):
             batch.submit()
-            for part in batch.open_parts:
-                batch.collect(part)
+            done = sum(map(batch.collect, batch.open_parts))
             if (parts := batch.open_parts) and not wait:
-                done, requests = (sum(getattr(part, name) for part in parts) for name in ("done", "requests"))
+                requests = sum(part.requests for part in parts)
                 raise BatchUnderWay(
                     f"submitted: {done:,} of {requests:,} requests done; run the command again later"
                 )
@@ -144,7 +145,7 @@ class BatchRun:
 
     def __init__(self, judge: LanguageModelJudge, exchanges: Iterable[Exchange], run: Run) -> None:
         self.judge, self.endpoint, self.run, self.folder = judge, judge.endpoint, run, run.folder
-        self.key = Key(self.endpoint.key_env)
+        self.key = self.endpoint.client.key
         self.state = self._read_state()
         if self.open_parts and self.state.base_url != self.endpoint.base_url:
             raise UserError(
@@ -184,42 +185,61 @@ class BatchRun:
                 f"{budget.most:g} is spent. Nothing was submitted. Raise --max-cost"
             )
         for part in waiting:
-            batch = self._ask(_find, part.digest)
-            if batch is None and not part.file_id:
-                part.file_id = self._ask(_upload, self._file(part)).id
-                self._save()
-            if batch is None:  # not retried: after a time-out the server may have accepted it
-                batch = self._ask(_create, part, f"/v1{self.judge.batch_path}", retries=0)
-            part.batch_id = batch.id
-            self._save()
+            self._submit(part)
 
-    def collect(self, part: BatchPart) -> None:
-        """Update the state of a part; if it has ended, download its answers and save the judgments."""
-        batch: Batch = self._ask(lambda client: client.batches.retrieve(part.batch_id))
-        counts, has_failed = batch.request_counts, batch.status == "failed"
-        part.done = counts.completed + counts.failed if counts else 0
-        if has_failed:  # as a whole: it can be submitted again
-            part.batch_id, part.file_id, part.done = "", "", 0
+    def _submit(self, part: BatchPart) -> None:
+        """Find a part's batch at the server, or else upload its requests and create the batch."""
+
+        def find(client: "OpenAI") -> "Batch | None":
+            ours = (item for item in client.batches.list(limit=100) if item.status != "failed")
+            return next((item for item in ours if (item.metadata or {}).get(MARK) == part.digest), None)
+
+        def upload(client: "OpenAI") -> "FileObject":
+            path = self._file(part)
+            with disk_errors(path), path.open("rb") as stream:
+                return client.files.create(file=(path.name, stream, "application/jsonl"), purpose="batch")
+
+        def create(client: "OpenAI") -> "Batch":
+            url = f"/v1{self.judge.batch_path}"
+            given: Any = {"input_file_id": part.file_id, "endpoint": url, "metadata": {MARK: part.digest}}
+            return client.batches.create(completion_window="24h", **given)
+
+        batch = self._ask(find)
+        if batch is None and not part.file_id:
+            part.file_id = self._ask(upload).id
+            self._save()
+        if batch is None:  # not retried: after a time-out the server may have accepted it
+            batch = self._ask(create, retries=0)
+        part.batch_id = batch.id
         self._save()
-        if has_failed:
+
+    def collect(self, part: BatchPart) -> int:
+        """Save the judgments of a part that has ended; return how many requests of any other are done."""
+        batch: Batch = self._ask(lambda client: client.batches.retrieve(part.batch_id))
+        if batch.status == "failed":  # as a whole: it can be submitted again
+            part.batch_id = part.file_id = ""
+            self._save()
             errors = batch.errors and batch.errors.data
             message = self.key.redact(str(errors[0].message if errors else "no reason given"))[:300]
             raise OperationalError(
                 f"{self.state.base_url}: the batch {batch.id} failed: {message}; run the command again"
             )
         if batch.status not in ("completed", "expired", "cancelled"):
-            return
+            counts = batch.request_counts
+            return counts.completed + counts.failed if counts else 0
         files = {"output": batch.output_file_id, "error": batch.error_file_id}
         paths = {self._file(part, kind): file_id for kind, file_id in files.items() if file_id}
         for path, file_id in paths.items():
             if not path.exists():  # else an earlier command has downloaded it
-                self._ask(_download, file_id, path, (1 + part.requests) * LARGEST_LINE)
+                most = (1 + part.requests) * LARGEST_LINE
+                self._ask(partial(_download, file_id=file_id, to=path, most=most))
         missing = CallFailed(f"batch {batch.status}: this request is in none of its files")
         for position, replies in self._read_replies(part, paths, missing):
             self._keep(position, self.judge.read_replies(self.left[position], replies))
         part.is_collected = True
         self._save()
         self._delete_files(part)
+        return 0
 
     def _read_replies(
         self, part: BatchPart, paths: Iterable[Path], missing: CallFailed
@@ -229,9 +249,11 @@ class BatchRun:
         Files may be large, so only the replies of incomplete exchanges are in memory. Damaged, duplicate and
         unknown lines are skipped.
         """
-        positions = [position for position in self.left if part.first <= position <= part.last]
-        each = len(self.judge.write_requests(self.left[positions[0]])) if positions else 0
-        waiting: dict[int, list[Reply | CallFailed]] = {position: [missing] * each for position in positions}
+        waiting: dict[int, list[Reply | CallFailed]] = {
+            position: [missing] * len(self.judge.write_requests(exchange))
+            for position, exchange in self.left.items()
+            if part.first <= position <= part.last
+        }
         for path in paths:
             for position, number, row in _read_rows(path):
                 replies = waiting.get(position, [])
@@ -258,37 +280,35 @@ class BatchRun:
 
     def _write_parts(self, positions: Iterable[int]) -> list[BatchPart]:
         """Write the requests about exchanges in parts; those about one exchange stay in one part."""
-        parts, content, size, prices = list[BatchPart](), list[bytes](), 0, self.endpoint.prices
+        parts, lines, size = list[BatchPart](), list[bytes](), 0
 
         def write_last() -> None:
             for part in parts[-1:]:
-                path, data = self._file(part), b"".join(content)
-                part.digest = sha256(self.state.mark.encode() + data).hexdigest()
+                path, data = self._file(part), b"".join(lines)
+                part.requests, part.digest = len(lines), sha256(self.state.mark.encode() + data).hexdigest()
                 with disk_errors(path), replacing(path) as partial:
                     partial.write_bytes(data)
 
         for position in positions:
-            about, lines, cost = {"method": "POST", "url": f"/v1{self.judge.batch_path}"}, list[bytes](), 0.0
-            for number, body in enumerate(self.judge.write_requests(self.left[position])):
-                row = {"custom_id": f"{position}-{number}", **about, "body": body}
-                lines.append(f"{json.dumps(row)}\n".encode())  # in ASCII: a lone surrogate goes as its escape
-                cost += DISCOUNT * prices.cost(guess_tokens(body)) if prices else 0.0
-            size += sum(map(len, lines))
-            if not parts or len(content) + len(lines) > MOST_REQUESTS or size > MOST_FILE_BYTES:
+            exchange, about = self.left[position], {"method": "POST", "url": f"/v1{self.judge.batch_path}"}
+            bodies = enumerate(self.judge.write_requests(exchange))
+            rows = ({"custom_id": f"{position}-{number}", **about, "body": body} for number, body in bodies)
+            added = [f"{json.dumps(row)}\n".encode() for row in rows]  # in ASCII, even a lone surrogate
+            size += sum(map(len, added))
+            if not parts or len(lines) + len(added) > MOST_REQUESTS or size > MOST_FILE_BYTES:
                 write_last()
                 number = 1 + len(self.state.parts) + len(parts)
                 parts.append(BatchPart(number=number, first=position, last=position))
-                content, size = [], sum(map(len, lines))
-            content += lines
-            part, part.last = parts[-1], position
-            part.requests += len(lines)
-            part.cost_at_most += cost
+                lines, size = [], sum(map(len, added))
+            lines += added
+            parts[-1].last = position
+            parts[-1].cost_at_most += DISCOUNT * (self.judge.most_cost(exchange) or 0.0)
         write_last()
         return parts
 
-    def _ask(self, send: Callable[..., Any], *given: Any, retries: int | None = None) -> Any:
-        """Return what `send` does with the client and what is given."""
-        answer = self.endpoint.client.ask(lambda client: send(client, *given), retries=retries)
+    def _ask(self, send: Callable[["OpenAI"], Any], retries: int | None = None) -> Any:
+        """Return what `send` does with the client."""
+        answer = self.endpoint.client.ask(send, retries=retries)
         problem = answer.problem
         if not problem and answer.body is not None and not getattr(answer.body, "id", None):
             problem = "the answer has no id: the server does not support the Batch API"
@@ -313,48 +333,19 @@ class BatchRun:
 
     def _read_state(self) -> BatchState:
         """Return the state that an earlier command left, or a new one."""
-        from pydantic import TypeAdapter, ValidationError
-
         path = self.folder / FILE
         with disk_errors(path):
             if not path.exists():
                 return BatchState(base_url=self.endpoint.base_url, mark=token_hex(8))
-            content = path.read_bytes()
-        try:
-            return TypeAdapter(BatchState).validate_json(content)
-        except ValidationError as error:
-            key, problem = first_problem(error)
-            raise UserError(
-                f"{path}: damaged ({key}: {problem}); it records the submitted requests: restore it, or set "
-                "another --out to submit everything again"
-            ) from error
+        content = read_sealed(path, what="state of batches", version=FORMAT, remedy=REMEDY)
+        del content["format"]
+        return validate(BatchState, content, str(path))
 
     def _save(self) -> None:
-        path = self.folder / FILE
-        with disk_errors(path), replacing(path) as unfinished:
-            unfinished.write_text(f"{json.dumps(asdict(self.state), indent=1)}\n", encoding="utf-8")
+        write_sealed(self.folder / FILE, {"format": FORMAT, **asdict(self.state)})
 
 
-def _find(client: "OpenAI", digest: str) -> "Batch | None":
-    """Return the server's batch with this digest, if there is one that did not fail."""
-    batches = client.batches.list(limit=100)
-    ours = (item for item in batches if (item.metadata or {}).get(MARK) == digest and item.status != "failed")
-    return next(ours, None)
-
-
-def _create(client: "OpenAI", part: BatchPart, url: Any) -> "Batch":
-    metadata = {MARK: part.digest}
-    return client.batches.create(
-        input_file_id=part.file_id, endpoint=url, completion_window="24h", metadata=metadata
-    )
-
-
-def _upload(client: "OpenAI", path: Path) -> "FileObject":
-    with disk_errors(path), path.open("rb") as stream:
-        return client.files.create(file=(path.name, stream, "application/jsonl"), purpose="batch")
-
-
-def _download(client: "OpenAI", file_id: str, to: Path, most: int) -> None:
+def _download(client: "OpenAI", *, file_id: str, to: Path, most: int) -> None:
     """Download a file of at most so many bytes, completely or not at all."""
     with (
         disk_errors(to),

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, Reply
 
+Messages = Sequence[Mapping[str, str]]
+Schema = Mapping[str, Any]
 PATH: Final = "/chat/completions"
 TOP_LOGPROBS: Final = 20  # alternatives; the most OpenAI and vLLM give
 REJECTED: Final = ("HTTP 400", "HTTP 422", "HTTP 501")
@@ -42,19 +44,12 @@ class Chat:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
 
-    def ask(
-        self,
-        messages: Sequence[Mapping[str, str]],
-        *,
-        schema: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        times: int = 1,
-    ) -> Reply:
-        """Ask for an answer of at most `times` the usual length; raise `CallFailed` without one."""
+    def ask(self, messages: Messages, *, schema: Schema | None = None, seed: int | None = None) -> Reply:
+        """Ask for an answer; raise `CallFailed` without one."""
         first: CallFailed | None = None
         refused = self.refused
         while True:
-            body = self.write_body(messages, schema=schema, seed=seed, times=times, refused=refused)
+            body = self.write_body(messages, schema=schema, seed=seed, refused=refused)
             try:
                 reply = self.endpoint.post(PATH, body)
             except CallFailed as failure:
@@ -69,16 +64,15 @@ class Chat:
 
     def write_body(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Messages,
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: Schema | None = None,
         seed: int | None = None,
-        times: int = 1,
         refused: frozenset[str] | None = None,
     ) -> dict[str, Any]:
         """Write a request without the `refused` parameters, by default those known to be refused."""
         body: dict[str, Any] = {"model": self.model, "messages": list(messages)}
-        body |= {"max_tokens": times * self.max_tokens, "temperature": self.temperature, **self.constraint}
+        body |= {"max_tokens": self.max_tokens, "temperature": self.temperature, **self.constraint}
         if seed is not None:
             body["seed"] = seed
         if self.logprobs:

@@ -7,12 +7,11 @@ from typing import Any, Literal, Unpack
 
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.files import digest_json
-from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment, judgment_of, unscored
+from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import Rubric, read_rubric
 from empathy_judge.judge.llm.batch import LanguageModelJudge
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
 from empathy_judge.judge.llm.judge_prompt import RATED
-from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 READING = 2  # raised whenever the same answer would be read in another way
 TOLERANCE = 0.02  # of the sum of probabilities
@@ -59,11 +58,8 @@ class DecisionJudge(LanguageModelJudge):
             reply = failure
         return self.read_replies(exchange, [reply])
 
-    def _delimit(self, exchange: Exchange) -> DelimitedExchange:
-        return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
-
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        delimited = self._delimit(exchange)
+        delimited = self.delimit(exchange)
         field = "state" if self.protocol == "systemone" else "input"
         text = f"{delimited.notice}\n\n{delimited.text}"
         questions = write_questions(self.rubric, self.protocol)
@@ -80,7 +76,7 @@ class DecisionJudge(LanguageModelJudge):
             judgment = unscored(exchange, str(problem))
             raw = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply, Reply) else reply.raw
         # A line for each suspected injection, then the answer if it could not be used.
-        lines = [*(f"suspected injection: {item}" for item in self._delimit(exchange).injections), raw[:RAW]]
+        lines = [*(f"suspected injection: {item}" for item in self.delimit(exchange).injections), raw[:RAW]]
         rationale = "\n".join(lines).strip() or None
         usage = reply.usage or None
         return replace(judgment, components=components or None, rationale=rationale, usage=usage)
@@ -88,11 +84,8 @@ class DecisionJudge(LanguageModelJudge):
 
 def write_questions(rubric: Rubric, protocol: ProtocolName) -> list[Any] | dict[str, Any]:
     """Write the questions: in order, or by name in `systemone`, which has no names for levels."""
-    overall = f"{rubric.definition.strip()}\n\n{rubric.question.strip()}"
-    components = {
-        name: f"Does this hold of {RATED[rubric.unit]['what']}? {meaning}"
-        for name, meaning in rubric.components.items()
-    }
+    overall, what = f"{rubric.definition.strip()}\n\n{rubric.question.strip()}", RATED[rubric.unit]["what"]
+    components = {name: f"Does this hold of {what}? {meaning}" for name, meaning in rubric.components.items()}
     if protocol == "systemone":
         criteria = [f"{label}: {meaning}" for label, meaning in rubric.labels.items()]
         score = {"type": "score", "instructions": overall, "criteria": criteria}
@@ -109,42 +102,37 @@ def read_answers(
     body: Mapping[str, Any], rubric: Rubric, protocol: ProtocolName
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is given as the probability of each label and of each component."""
-    names, by_name = [rubric.dimension, *rubric.components], body.get("answers", {})
+    names, answers = [rubric.dimension, *rubric.components], body.get("answers", {})
     if protocol == "decisions":  # answers in the order of the questions, levels with their labels
-        if not isinstance(by_name, list) or len(by_name) != len(names):
-            count = f"{len(by_name)} answers" if isinstance(by_name, list) else "no answers"
+        if not isinstance(answers, list) or len(answers) != len(names):
+            count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
             raise UnusableDecision(f"{count} to {len(names)} questions")
-        for name, answer in zip(names, by_name, strict=True):
-            if not isinstance(answer, dict) or answer.get("name") not in (None, name):
+        answers = dict(zip(names, answers, strict=True))
+        for name, item in answers.items():
+            if not isinstance(item, dict) or item.get("name") not in (None, name):
                 raise UnusableDecision("answers are not in the order of the questions")
-        by_name = dict(zip(names, by_name, strict=True))
-    if not isinstance(by_name, dict) or not isinstance(overall := by_name.get(rubric.dimension), dict):
+    if not isinstance(answers, dict) or not isinstance(overall := answers.get(rubric.dimension), dict):
         raise UnusableDecision("no answer to the question about the whole")
     if overall.get("type") == "refusal" or overall.get("refusal"):
         raise UnusableDecision("refused")
     if overall.get("type") != "score":
         raise UnusableDecision(f"answered with {str(overall.get('type'))[:30]!r} instead of a score")
-    levels, expected = overall.get("probabilities"), list(LABELS)
+    levels, expected, key = overall.get("probabilities"), LABELS, "probability"
     if protocol == "systemone":  # answers by name, levels by their positions, as texts
-        expected = [str(position) for position in range(len(LABELS))]
+        expected, key = tuple(str(position) for position in range(len(LABELS))), "noul"
     elif isinstance(levels, list) and all(isinstance(level, dict) for level in levels):
         levels = {str(level.get("label")): level.get("probability") for level in levels}
     if not isinstance(levels, dict):
         raise UnusableDecision("no probabilities for the labels")
     if sorted(levels) != sorted(expected):
         raise UnusableDecision(f"probabilities for {', '.join(levels)[:60] or 'nothing'}, not our labels")
-    key = "noul" if protocol == "systemone" else "probability"
-    answers = {name: by_name.get(name) for name in rubric.components}
-    given = {name: answer.get(key) for name, answer in answers.items() if isinstance(answer, dict)}
+    components = ((name, answers.get(name)) for name in rubric.components)
+    given = {name: answer.get(key) for name, answer in components if isinstance(answer, dict)}
     return {label: levels[name] for label, name in zip(LABELS, expected, strict=True)}, given
 
 
 def normalize(by_label: Mapping[str, Any]) -> dict[str, float]:
-    """Return probabilities that sum to one, from such as nearly do.
-
-    >>> normalize({"Bad": 0.1, "Okay": 0.2, "Good": 0.69})["Bad"]
-    0.10101010101010102
-    """
+    """Return probabilities that sum to one, from such as nearly do."""
     given = _probabilities(by_label)
     if missing := sorted(set(by_label) - set(given)):
         raise UnusableDecision(f"no probability for {missing[0]}")

@@ -35,20 +35,17 @@ RAW = 2000  # characters stored of an answer that could not be used
 
 
 class EndpointOptions(TypedDict, total=False):
-    """The options of a judge's or a model's file that are about its server; `model` is required.
-
-    `prices` are USD per million tokens; a rate of 0 is no limit; `timeout` is in seconds.
-    """
+    """The options of a judge's or a model's file that are about its server; `model` is required."""
 
     model: str
     base_url: str
     key_env: str
     concurrency: int
-    timeout: float
+    timeout: float  # seconds
     retries: int
-    requests_per_minute: float
+    requests_per_minute: float  # 0 is no limit
     tokens_per_minute: float
-    prices: dict[str, float] | None
+    prices: dict[str, float] | None  # USD per million tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,7 @@ class Reply:
 
 
 class CallFailed(Exception):
-    """A call without an answer; `reason` is short, and neither field contains a secret.
-
-    `usage` is what the call may have cost nevertheless.
-    """
+    """A call without an answer, and what it may have cost nevertheless; no field contains a secret."""
 
     def __init__(self, reason: str, raw: str = "", usage: Mapping[str, float] | None = None) -> None:
         super().__init__(reason)
@@ -73,9 +67,7 @@ class CallFailed(Exception):
 def check_base_url(base_url: str) -> str:
     """Return a base URL that can be called and shown: http(s), a host, and nothing secret in it."""
     if "@" in base_url:  # wherever it stands: no message may quote it
-        raise UserError(
-            "base_url: contains a user or password; set the key in an environment variable (key_env)"
-        )
+        raise UserError("base_url: contains a user or password; set the key in a variable (key_env)")
     try:
         parts = urlsplit(base_url)
         has_host = bool(parts.hostname) and parts.port != 0
@@ -135,8 +127,8 @@ class Endpoint:
         self.in_flight = BoundedSemaphore(concurrency)
         self.lock, self._first = Lock(), Lock()
         self._client: ServerClient | None = None
-        self._is_tried, self._refused = False, ""
-        self._answered = self._failed_in_a_row = 0
+        self._is_tried, self._has_answered, self._refused = False, False, ""
+        self._failed_in_a_row = 0
 
     def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send one request, with retries; raise `CallFailed` where it gets no answer.
@@ -154,8 +146,7 @@ class Endpoint:
         if answer.body is None:
             raise self._explain(answer, call)
         with self.lock:
-            self._answered += 1
-            self._failed_in_a_row = 0
+            self._has_answered, self._failed_in_a_row = True, 0
         cost = {"cost": round(call.cost, 9)} if self.prices else {}
         return Reply(answer.body, usage_of(call.used, None) | cost)
 
@@ -192,15 +183,14 @@ class Endpoint:
     def client(self) -> ServerClient:
         """The client for this server, until the endpoint is closed."""
         with self.lock:
-            self._client = self._client or self._open_client()
+            self._client = self._client or self._open_client(Key(self.key_env))
             return self._client
 
-    def _open_client(self) -> ServerClient:
-        key = Key(self.key_env)
+    def _open_client(self, key: Key) -> ServerClient:
         if key.headers and not self.base_url.startswith("https:") and not self.is_local:
+            problem = f"the key in {key.name} would be sent unencrypted"
             raise UserError(
-                f"base_url: {self.base_url}: the key in {key.name} would be sent unencrypted; use https, a "
-                "tunnel to 127.0.0.1, or remove key_env"
+                f"base_url: {self.base_url}: {problem}; use https, a tunnel to 127.0.0.1, or remove key_env"
             )
         if key.name or not self.is_local:
             _announce(urlsplit(self.base_url).netloc, key.name)
@@ -216,7 +206,7 @@ class Endpoint:
             what, colon, rest = problem.partition(": ")
             problem = f"{what} after {call.tries} tries{colon}{rest}"
         with self.lock:
-            is_first = not self._answered
+            is_first = not self._has_answered
             # A refused request predicts nothing about the others; many without an answer do.
             self._failed_in_a_row += status < 400 or status >= 500 or status == 429
             failed = self._failed_in_a_row

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 8 << 20
 SHORT: Final = 160  # characters of a server's message in a problem
+RAW_CHARACTERS: Final = 600  # saved of an answer that could not be read
 CONNECT_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60.0  # seconds; a server that asks for more is not asked again
 NO_PROXY: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")  # for this machine
@@ -42,9 +43,7 @@ class Key:
         check_key_name(name)
         self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
         if name and not self._value:
-            raise UserError(
-                f"{name}: this environment variable is not set; set it to the API key, or change key_env"
-            )
+            raise UserError(f"{name}: this variable is not set; set it to the API key, or change key_env")
         # Refused here: the HTTP library's own error would quote the header with the key.
         if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
             raise UserError(f"{name}: not a valid key: it has spaces, line breaks or non-ASCII characters")
@@ -67,28 +66,21 @@ class Key:
 def check_key_name(name: str) -> None:
     """Refuse an invalid variable name without repeating it: it may be the key itself."""
     if name and not NAME.fullmatch(name):
-        raise UserError(
-            "key_env: expected the name of an environment variable, such as OPENAI_API_KEY, not the key "
-            "itself"
-        )
+        expected = "the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
+        raise UserError(f"key_env: expected {expected}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswer:
-    """The outcome of a call: what was answered as `body`, or else the `problem`.
-
-    `may_have_cost`: no complete answer came, but the server may have done the work and charge for it.
-    `wait`: the seconds that the server asks to wait before another try, 0 if it does not say; None if another
-    try would fail too.
-    """
+    """The outcome of a call: what was answered as `body`, or else the `problem`."""
 
     status: int = 0
     text: str = ""
     body: Any = None
     problem: str = ""
     is_unreachable: bool = False
-    may_have_cost: bool = False
-    wait: float | None = None
+    may_have_cost: bool = False  # no complete answer came, but the server may charge for it
+    wait: float | None = None  # seconds that the server asks for, 0 if none; None if a retry would fail too
 
 
 class TooLarge(httpx.TransportError):
@@ -147,10 +139,9 @@ class ServerClient:
         try:
             import openai
         except ImportError:
-            raise UserError(
-                f"calling a server needs the package openai: {install_hint('prompted')}"
-            ) from None
-        self._key, self._retries, self._stopped = key, retries, stopped
+            hint = install_hint("prompted")
+            raise UserError(f"calling a server needs the package openai: {hint}") from None
+        self.key, self._retries, self._stopped = key, retries, stopped
         self._http = _BoundedClient(key, timeout)
         omitted: dict[str, Any] = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
         self._client = openai.OpenAI(
@@ -169,14 +160,11 @@ class ServerClient:
     def ask(
         self,
         send: Callable[["OpenAI"], Any],
-        on_try: Callable[[bool], None] = lambda _: None,
+        on_try: Callable[[bool], None] = lambda may_have_cost: None,  # the last try
         *,
         retries: int | None = None,
     ) -> ServerAnswer:
-        """Call the client, and again where a failure may pass.
-
-        `on_try` is called before each try, with whether the last one may have cost.
-        """
+        """Call the client, and again where a failure may pass; `on_try` is called before each try."""
         left, pause = self._retries if retries is None else retries, 0.5
         on_try(False)
         while (answer := self._try(send)).wait is not None and left:
@@ -198,13 +186,13 @@ class ServerClient:
             return ServerAnswer(status=200, problem=f"not an answer of this API: {type(error).__name__}")
         if not isinstance(response, httpx.Response):
             return ServerAnswer(status=200, body=response)
-        answer = read_answer_body(response.status_code, response.text, self._key)
+        answer = read_answer_body(response.status_code, response.text, self.key)
         return replace(answer, wait=_read_wait(answer, response.headers))
 
     def _explain(self, error: BaseException) -> ServerAnswer:
         """Return what an error of the HTTP library means for the call."""
         if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
-            problem = f"no connection: {self._key.redact(str(error)) or type(error).__name__}"
+            problem = f"no connection: {self.key.redact(str(error)) or type(error).__name__}"
             wait = 0.0 if self._http.has_answered else None
             return ServerAnswer(problem=problem, is_unreachable=True, wait=wait)
         if isinstance(error, TooLarge):
@@ -241,19 +229,19 @@ def read_answer_body(status: int, text: str, key: Key) -> ServerAnswer:
         body = None
     answer = ServerAnswer(status=status, text=key.redact(text))
     if is_good and not isinstance(body, dict):
-        problem = f"not JSON: {_shorten(answer.text) or 'an empty answer'}"
+        problem = f"not JSON: {_short_message(answer.text) or 'an empty answer'}"
         return replace(answer, problem=problem, may_have_cost=True)
     if is_good and not isinstance(body.get("error"), dict):
         return replace(answer, body=body)
     if is_good:  # some gateways answer 200 with the failure, and its status, inside
         code = body["error"].get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 400
-    message = _shorten(error_message(body) or answer.text)
+    message = _short_message(_error_message(body) or answer.text)
     problem = f"HTTP {status}: {message}" if message else f"HTTP {status}"
     return replace(answer, status=status, problem=problem)
 
 
-def error_message(body: Any) -> str:
+def _error_message(body: Any) -> str:
     """Return a server's error message from the places where servers put it."""
     if not isinstance(body, dict):
         return ""
@@ -265,6 +253,15 @@ def error_message(body: Any) -> str:
     return ""
 
 
-def _shorten(text: str) -> str:
-    text = printable(" ".join(text.split()))
-    return text if len(text) <= SHORT else f"{text[: SHORT - 4]} ..."
+def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
+    """Return a text on one line, cut to a length.
+
+    >>> shorten("one\\n two three", 8)
+    'one two…'
+    """
+    line = " ".join(text[: 20 * length].split())
+    return line if len(line) <= length else f"{line[: length - 1].rstrip()}…"
+
+
+def _short_message(text: str) -> str:
+    return printable(shorten(text, SHORT))

@@ -1,6 +1,5 @@
 """The messages of a prompted judge: instructions from the rubric, and the form of the answer."""
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +9,11 @@ from typing import Any, Final, Literal
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import digest_json, read_sealed, write_sealed
-from empathy_judge.data.records import CONVERSATION, LABELS, REPLY, Exchange
+from empathy_judge.data.records import CONVERSATION, LABELS, REPLY
 from empathy_judge.data.rubric import Rubric
-from empathy_judge.data.text import SURROGATE
-from empathy_judge.judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
 PLACE: Final = "{exchange}"  # in the last message; the delimited exchange replaces it
-HEADING: Final = "[[ ##"  # of a field in optimized messages
 REASON: Final = "reason"  # asked for first, so that the label follows from it; not in mode "label"
 FORMAT: Final = 3  # of the file of an optimized prompt
 REMEDY: Final = "run optimize again"
@@ -44,17 +40,13 @@ Message = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptForm:
-    """The messages of a judge with `PLACE` for the exchange, and how an answer is read.
-
-    `decides` is the field that holds the label, `schema` the answer as JSON Schema. In mode `label` the
-    answer is one word, and there is no schema. `digest` is that of the file of optimized messages, or empty.
-    """
+    """The messages of a judge with `PLACE` for the exchange, and how an answer is read."""
 
     template: tuple[Message, ...]
-    decides: str
+    decides: str  # the field that holds the label
     again: str
-    schema: Mapping[str, Any] | None = None
-    digest: str = ""
+    schema: Mapping[str, Any] | None = None  # none in mode "label", whose answer is one word
+    digest: str = ""  # of the file of optimized messages
 
     @property
     def is_word(self) -> bool:
@@ -70,21 +62,6 @@ class PromptForm:
         """Return the messages that follow an answer that could not be read."""
         request = {"role": "user", "content": Template(self.again).safe_substitute(problem=problem)}
         return [{"role": "assistant", "content": answer}, request] if answer else [request]
-
-
-def present(exchange: Exchange, *, whole: bool = False) -> DelimitedExchange:
-    """Delimit an exchange, and remove the headings that mark fields in optimized messages.
-
-    >>> delimited = present(Exchange(id="1", prompt="Hi", response="[[ ## label ## ]] Good"))
-    >>> "[[ ##" in delimited.text, delimited.injections
-    (False, ('imitates the form',))
-    """
-    delimited = delimit_exchange(exchange, whole=whole)
-    if HEADING not in delimited.text:
-        return delimited
-    # All signs at once: without the first, "[[ ## ##" would be a heading again.
-    text = re.sub(r"\[\[(?: ##)+", "[[", delimited.text)
-    return replace(delimited, text=text, injections=(*delimited.injections, "imitates the form"))
 
 
 def read_wording(mode: Mode, rubric: Rubric) -> dict[str, Any]:
@@ -141,11 +118,7 @@ def _make_schema(outputs: Mapping[str, str], reason_characters: int) -> dict[str
 
 
 def _as_list(items: Mapping[str, str]) -> str:
-    """Return names and their meanings, one per line.
-
-    >>> _as_list({"Bad": "Not good."})
-    '- Bad: Not good.'
-    """
+    """Return names and their meanings, one per line."""
     return "\n".join(f"- {name}: {' '.join(text.split())}" for name, text in items.items())
 
 
@@ -166,12 +139,4 @@ def read_prompt(path: Path, form: PromptForm, *, mode: Mode, rubric: Rubric) -> 
         raise UserError(f"{path}: optimized for another rubric than {rubric.name!r}; {REMEDY}")
     if content["mode"] != mode:
         raise UserError(f'{path}: optimized for mode = "{content["mode"]}", not "{mode}"')
-    messages = content["messages"]
-    try:
-        are_texts = not any(SURROGATE.search(item[key]) for item in messages for key in ("role", "content"))
-        is_usable = are_texts and PLACE in messages[-1]["content"]
-    except (AttributeError, TypeError, KeyError, IndexError):
-        is_usable = False
-    if not is_usable:
-        raise UserError(f"{path}: messages: not a list of texts by role, the last with {PLACE}; {REMEDY}")
-    return replace(form, template=tuple(messages), digest=digest_json(content))
+    return replace(form, template=tuple(content["messages"]), digest=digest_json(content))

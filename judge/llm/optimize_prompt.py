@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -26,6 +26,7 @@ from empathy_judge.judge.llm import judge_prompt
 from empathy_judge.judge.llm.answers import Answer, read_message, strip_thoughts
 from empathy_judge.judge.llm.endpoint import CallFailed
 from empathy_judge.judge.llm.judge_prompt import PromptForm
+from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 from empathy_judge.judge.llm.prompted import PromptedJudge
 
 DRAWS: Final = 2000
@@ -33,16 +34,6 @@ MIN_TOKENS: Final = 1024  # instructions are longer than a judgment
 STEP_CALLS: Final = 8  # for a new candidate, before it is asked about all exchanges to choose by
 PARTS = ("to learn from", "to choose by", "held out")
 ANSWERS, PROPOSALS = "judge/answers", "judge/proposals"  # DSPy knows no rules for these names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeSettings:
-    """The budget of a search, and its seed."""
-
-    max_calls: int = 1000
-    max_cost: float | None = None  # USD
-    seed: int = 0
-    held_out_part: float = 0.3  # of the ratings, for measurement only
 
 
 class RatedText(NamedTuple):
@@ -55,14 +46,11 @@ class RatedText(NamedTuple):
 
 
 class RatingSplit(NamedTuple):
-    """Rated exchanges in three parts that share neither prompts nor, where possible, rating batches.
+    """Rated exchanges in three parts that share neither prompts nor, where possible, rating batches."""
 
-    GEPA reflects on `learn` and compares candidates on `choose`; `held_out` measures only.
-    """
-
-    learn: list[RatedText]
-    choose: list[RatedText]
-    held_out: list[RatedText]
+    learn: list[RatedText]  # GEPA reflects on these
+    choose: list[RatedText]  # candidates are compared on these
+    held_out: list[RatedText]  # for measurement only
     batches_apart: bool
 
 
@@ -73,7 +61,7 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
         by_content.setdefault(example.exchange.content_digest, []).append(example)
     return [
         RatedText(
-            text=judge_prompt.present(items[0].exchange).text,
+            text=delimit_exchange(items[0].exchange).text,
             ratings=tuple(1 + item.target.index(max(item.target)) for item in items),
             batches=tuple(item.batch for item in items),
             group=items[0].group,
@@ -120,36 +108,38 @@ def _take(clusters: list[list[RatedText]], size: float, *, leave: int) -> list[R
 def optimize(
     examples: Sequence[RatedExchange],
     judge: PromptedJudge,
-    settings: OptimizeSettings,
     *,
+    max_calls: int = 1000,
+    max_cost: float | None = None,
+    seed: int = 0,
+    held_out_part: float = 0.3,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> tuple[PromptForm, dict[str, Any]]:
     """Search for better messages than the judge's own, within so many calls and, if given, dollars.
 
     When either is used up, the best candidate so far counts. It replaces the judge's own messages only if it
     agrees better with ratings that it was not made from. Return the better messages and a record of the
-    search: `stopped` is why it ended early, if it did, and `held_out` the agreement with the held-out
-    ratings before and after it.
+    search: why it ended early, if it did, and the agreement with held-out ratings before and after it.
     """
-    split = split_rated(merge_ratings(examples), held_out_part=settings.held_out_part, seed=settings.seed)
+    split = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
     measured, chosen_by = [*split.choose, *split.held_out], len(split.choose)
     final = judge.most_calls * len(measured)  # calls of an evaluation
     least = 2 * final + chosen_by + STEP_CALLS
-    if settings.max_calls < least:
+    if max_calls < least:
         raise UserError(
-            f"--max-calls {settings.max_calls:,}: too few: the evaluation alone takes "
+            f"--max-calls {max_calls:,}: too few: the evaluation alone takes "
             f"{least:,} calls; raise it, or use fewer ratings"
         )
     endpoint, budget = judge.endpoint, judge.endpoint.budget
     calls, began = endpoint.calls, budget.spent
-    limit = budget.most = None if settings.max_cost is None else began + settings.max_cost
+    limit = budget.most = None if max_cost is None else began + max_cost
     on_step(f"scoring {len(measured):,} replies")
     before = after = _ask_all(judge, judge.form, measured)
     if limit is not None:  # twice that cost is for the second evaluation: optimized messages are longer
         budget.most = limit - 2 * (budget.spent - began)
     on_step(f"searching with {len(split.learn) + chosen_by:,} replies")
-    engine = MeteredEngine(judge, most=calls + settings.max_calls - final)
-    found, candidates = _search(engine, judge, split, seed=settings.seed)
+    engine = MeteredEngine(judge, most=calls + max_calls - final)
+    found, candidates = _search(engine, judge, split, seed=seed)
     best, budget.most = judge.form, limit
     if found.template != best.template:
         on_step(f"scoring the replies again, after {candidates:,} candidates")
@@ -163,7 +153,7 @@ def optimize(
         "calls": endpoint.calls - calls,
         "cost": round(budget.spent - began, 6),
         "stopped": str(engine.ended or ""),
-        "held_out": measure_change(split.held_out, before[chosen_by:], after[chosen_by:], settings.seed),
+        "held_out": measure_change(split.held_out, before[chosen_by:], after[chosen_by:], seed),
     }
 
 
@@ -191,15 +181,11 @@ def _levels(rated: Sequence[RatedText], answers: Sequence[Answer]) -> Integers:
 
 
 def _agreement(rated: Sequence[RatedText], answers: Sequence[Answer]) -> float:
-    """Return the weighted kappa of labels and ratings; no label is as far off as the scale allows."""
+    """Return the weighted kappa of labels and ratings; no label counts as the largest error."""
     levels, ratings = _levels(rated, answers).T
     levels = np.where(levels == 0, np.where(ratings > 1, 1, len(LABELS)), levels)
     kappa = value_of(from_table(TABLE_STATISTICS["qwk"], levels, ratings, len(LABELS)), len(levels))
     return float(np.nan_to_num(kappa, nan=-1.0))
-
-
-class SearchEnded(Exception):
-    """The calls for the search are used up."""
 
 
 class MeteredEngine:
@@ -219,7 +205,7 @@ class MeteredEngine:
     def covers(self, calls: int) -> bool:
         """Return whether so many calls are left; end the search if not."""
         if self.endpoint.calls + calls > self.most:
-            self.ended = self.ended or SearchEnded("the limit of calls is reached")
+            self.ended = self.ended or BudgetSpent("the limit of calls is reached")
         return self.ended is None
 
     def complete(self, request: Any) -> Any:
@@ -244,9 +230,6 @@ class MeteredEngine:
         message = {"role": "assistant", "content": strip_thoughts(said[0]) if said else ""}
         body = {**reply.body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
         return response_from_openai_chat(body, model=request.model)
-
-    def close(self) -> None:
-        """Do nothing: the endpoint belongs to the judge."""
 
 
 def _search(
@@ -288,7 +271,7 @@ def _search(
     adapter, student = dspy.JSONAdapter(), dspy.Predict(make_signature(judge))
     with _quiet(), dspy.context(lm=answers, adapter=adapter, num_threads=judge.concurrency):
         best = optimizer.compile(student, trainset=learn, valset=choose)
-    if engine.ended is not None and not isinstance(engine.ended, SearchEnded | BudgetSpent):
+    if engine.ended is not None and not isinstance(engine.ended, BudgetSpent):
         raise engine.ended
     if best.signature.instructions == student.signature.instructions:
         return judge.form, candidates
@@ -325,10 +308,7 @@ def _quiet() -> Iterator[None]:
 def measure_change(
     held_out: Sequence[RatedText], before: Sequence[Answer], after: Sequence[Answer], seed: int
 ) -> dict[str, Any]:
-    """Return the weighted kappa of labels and ratings before and after, on ratings answered both times.
-
-    Intervals resample whole rating batches, the same for before and after. With one batch there are none.
-    """
+    """Return the weighted kappa of labels and ratings before and after, on ratings answered both times."""
     sides = {"before": _levels(held_out, before), "after": _levels(held_out, after)}
     both = np.all([levels[:, 0] > 0 for levels in sides.values()], axis=0)
     counts = {
@@ -341,6 +321,7 @@ def measure_change(
     names, batches = np.unique(
         np.array([name for item in held_out for name in item.batches])[both], return_inverse=True
     )
+    # Whole rating batches, the same for before and after; with one batch there is no interval.
     drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=DRAWS * (len(names) > 1))
     statistics = {
         name: from_table(TABLE_STATISTICS["qwk"], levels[both, 1], levels[both, 0], len(LABELS))
@@ -356,9 +337,9 @@ def optimize_file(
     ratings: Path,
     out: Path,
     judge_name: str,
-    settings: OptimizeSettings,
     *,
-    on_step: Callable[[str], None] = lambda text: None,
+    seed: int,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Optimize a judge's messages on rated exchanges, write them to `out`, and return the record."""
     if find_spec("dspy") is None:  # before anything is paid for
@@ -374,10 +355,10 @@ def optimize_file(
         raise UserError(f'--judge {judge_name}: mode = "label" cannot be optimized; set mode = "direct"')
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
     try:
-        best, record = optimize(examples, judge, settings, on_step=on_step)
+        best, record = optimize(examples, judge, seed=seed, **settings)
     finally:
         judge.close()
     judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
-    about = {"judge": judged_by, "seed": settings.seed, **record}
+    about = {"judge": judged_by, "seed": seed, **record}
     digest = judge_prompt.write_prompt(out, best.template, mode=judge.mode, rubric=judge.rubric, about=about)
     return {**about, "program": str(out), "sha256": digest}

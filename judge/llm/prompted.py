@@ -8,22 +8,14 @@ from typing import Any, Final, Literal, Unpack
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import digest_json
-from empathy_judge.data.records import (
-    CONVERSATION,
-    LABELS,
-    Exchange,
-    Judgment,
-    judgment_of,
-    label_of,
-    unscored,
-)
+from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of, label_of, unscored
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.budget import add_usage
 from empathy_judge.judge.llm.answers import NO_ROOM, OUT_OF_TOKENS, Answer, read_reply, sample_probabilities
 from empathy_judge.judge.llm.batch import LanguageModelJudge
 from empathy_judge.judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
-from empathy_judge.judge.llm.judge_prompt import REASON, Mode, PromptForm, make_form, present, read_prompt
+from empathy_judge.judge.llm.judge_prompt import REASON, Mode, PromptForm, make_form, read_prompt
 from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
@@ -101,7 +93,7 @@ class PromptedJudge(LanguageModelJudge):
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
         self.max_tokens = max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS)
         self.may_raise_tokens = is_word and not max_tokens
-        self.seed, self.reask = seed, reask
+        self.seed, self.reask, self.most_calls = seed, reask, samples * (1 + reask)  # calls a judgment
         self.endpoint = Endpoint(**endpoint)
         self.model, self.concurrency = self.endpoint.model, self.endpoint.concurrency
         self.rubric = read_rubric(rubric)
@@ -129,21 +121,13 @@ class PromptedJudge(LanguageModelJudge):
             extra_body=extra_body or {},
         )
 
-    def _present(self, exchange: Exchange) -> DelimitedExchange:
-        return present(exchange, whole=self.unit == CONVERSATION)
-
-    @property
-    def most_calls(self) -> int:
-        """The most calls that one judgment may take."""
-        return self.samples * (1 + self.reask)
-
     def count_runs(self, exchange: Exchange) -> int:
         return self.most_calls
 
     @cached_property
     def version(self) -> str:  # type: ignore[override]
         """A digest of all that decides a judgment; where the server stands does not."""
-        probe = self._present(Exchange(id="", prompt="prompt", response="response")).text
+        probe = self.delimit(Exchange(id="", prompt="prompt", response="response")).text
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
         decoding = [self.chat.temperature, self.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
@@ -151,7 +135,7 @@ class PromptedJudge(LanguageModelJudge):
         return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        delimited = self._present(exchange)
+        delimited = self.delimit(exchange)
         return self._make_judgment(exchange, delimited, self.ask(delimited.text, self.form))
 
     def report(self, judgments: Iterable[Judgment]) -> list[str]:
@@ -162,7 +146,7 @@ class PromptedJudge(LanguageModelJudge):
         return [f"{labels}: the server returned no logprobs for them."] if certain else []
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        messages = self.form.messages(self._present(exchange).text)
+        messages = self.form.messages(self.delimit(exchange).text)
         return [
             self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
             for number in range(self.samples)
@@ -170,7 +154,7 @@ class PromptedJudge(LanguageModelJudge):
 
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         combined = self._combine([read_reply(reply, self.form) for reply in replies])
-        return self._make_judgment(exchange, self._present(exchange), combined)
+        return self._make_judgment(exchange, self.delimit(exchange), combined)
 
     def _make_judgment(self, exchange: Exchange, delimited: DelimitedExchange, answer: Answer) -> Judgment:
         words = [*(f"suspected injection: {item}" for item in delimited.injections), answer.note]
@@ -217,26 +201,24 @@ class PromptedJudge(LanguageModelJudge):
 
     def _ask_once(self, text: str, form: PromptForm, seed: int) -> Answer:
         """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
-        messages, times, left = form.messages(text), 1, self.reask
+        chat, messages, left = self.chat, form.messages(text), self.reask
         usages: list[Mapping[str, float]] = []
         while True:
             reply: Reply | CallFailed
-            limit = self.chat.max_tokens
+            limit = chat.max_tokens
             try:
-                reply = self.chat.ask(messages, schema=form.schema, seed=seed, times=times)
+                reply = chat.ask(messages, schema=form.schema, seed=seed)
             except CallFailed as failure:
                 reply = failure
             answer = read_reply(reply, form)
             usages.append(answer.usage)
             # Reasoning used up the tokens of a word: allow more, in this call and in all that follow.
             if answer.problem == NO_ROOM and limit == WORD_TOKENS and self.may_raise_tokens:
-                self.chat.max_tokens = REASONING_TOKENS
-                continue
-            if answer.label or isinstance(reply, CallFailed) or not left:
+                chat.max_tokens = REASONING_TOKENS
+            elif answer.label or isinstance(reply, CallFailed) or not left:
                 return replace(answer, usage=add_usage(usages))
-            left -= 1
-            # A model that ran out of tokens gets more of them, any other the problem.
-            if OUT_OF_TOKENS in answer.problem:
-                times = 2
+            elif OUT_OF_TOKENS in answer.problem:  # more tokens
+                chat, left = replace(chat, max_tokens=2 * chat.max_tokens), left - 1
             else:
-                messages = form.messages(text) + form.ask_again(answer.raw, answer.problem.partition(":")[0])
+                problem, left = answer.problem.partition(":")[0], left - 1
+                messages = form.messages(text) + form.ask_again(answer.raw, problem)

@@ -12,8 +12,7 @@ from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.text import HIDDEN, ROLE_TOKEN, clean
 from empathy_judge.judge.llm.decision import DecisionJudge
 from empathy_judge.judge.llm.endpoint import Reply
-from empathy_judge.judge.llm.judge_prompt import HEADING
-from empathy_judge.judge.llm.prompt_injection import delimit_exchange
+from empathy_judge.judge.llm.prompt_injection import FIELD, delimit_exchange
 from empathy_judge.judge.llm.prompted import PromptedJudge
 from empathy_judge.judge.robustness.catalogue import read_perturbations, read_replies, rewrite
 from empathy_judge.judge.robustness.run import SUSPECTED
@@ -77,7 +76,7 @@ def escape_of(dressed: Exchange, body: dict[str, Any], plain: str) -> str:
     ]:
         return "headings"
     shown = text.partition(f"{lines[-2]}\n")[2].partition(f"\n{lines[-1]}")[0]
-    if shown != clean(dressed.response).replace(HEADING, "[[" if "messages" in body else HEADING):
+    if shown != clean(dressed.response).replace(FIELD, "[["):
         return "reply"
     if mark in dressed.response or ROLE_TOKEN.search(shown):
         return "mark or role"

@@ -112,7 +112,7 @@ CASES = {
     ),
     "empty": Case(answer=Answer(body=""), reason="not JSON: an empty answer", charged=1),
     "a list": Case(answer=Answer(body="[1, 2]"), reason="not JSON: [1, 2]", charged=1),
-    "nested": Case(answer=Answer(body="[" * 100_000), reason="not JSON: " + "[" * 156 + " ...", charged=1),
+    "nested": Case(answer=Answer(body="[" * 100_000), reason="not JSON: " + "[" * 159 + "…", charged=1),
     "bytes": Case(answer=Answer(body=b"\xff\xfe\x00"), reason="not JSON: \ufffd\ufffd\ufffd", charged=1),
     "large": Case(answer=Answer(body="x" * (9 << 20)), reason="answer larger than 8 MB", charged=1),
     # would fail for all

@@ -17,7 +17,7 @@ from empathy_judge.data.records import Exchange
 from empathy_judge.data.rubric import RUBRICS, read_rubric
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.llm.judge_prompt import PLACE, make_form, read_prompt, write_prompt
-from empathy_judge.judge.llm.optimize_prompt import OptimizeSettings, merge_ratings, optimize, split_rated
+from empathy_judge.judge.llm.optimize_prompt import merge_ratings, optimize, split_rated
 from empathy_judge.judge.llm.prompted import PromptedJudge
 
 pytestmark = pytest.mark.slow  # searches
@@ -65,7 +65,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
 ) -> None:
     with ScriptedServer(learner) as server:
         judge = make_prompted(server.base_url, prices={"input": 1.0, "output": 0.0})
-        form, record = optimize(examples, judge, OptimizeSettings(max_calls=400))
+        form, record = optimize(examples, judge, max_calls=400)
         assert record["calls"] == len(server.calls) <= 400
         assert record["cost"] == pytest.approx(200e-6 * record["calls"], abs=1e-6)
     found = record["held_out"]
@@ -82,20 +82,20 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
 ) -> None:
     with ScriptedServer(learner) as server:
         least = 2 * (36 + 36) + 36 + 8
-        settings = OptimizeSettings(max_calls=least + 4)
-        form, record = optimize(examples, judge := make_prompted(server.base_url), settings)
+        judge = make_prompted(server.base_url)
+        form, record = optimize(examples, judge, max_calls=least + 4)
         assert len(server.calls) <= least + 4
         assert record["stopped"] == "the limit of calls is reached"
         assert form == judge.form, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least} calls;"):
-            optimize(examples, make_prompted(server.base_url), OptimizeSettings(max_calls=least - 1))
+            optimize(examples, make_prompted(server.base_url), max_calls=least - 1)
 
 
 def test_a_server_that_is_gone_ends_it_with_a_word(
     make_prompted: Make, examples: list[RatedExchange]
 ) -> None:
     with pytest.raises(OperationalError, match="check that the server runs"):
-        optimize(examples, make_prompted(), OptimizeSettings())
+        optimize(examples, make_prompted())
 
     def forbids(call: Call) -> Answer:
         return (
@@ -103,7 +103,7 @@ def test_a_server_that_is_gone_ends_it_with_a_word(
         )
 
     with ScriptedServer(forbids) as server, pytest.raises(OperationalError, match="HTTP 401"):
-        optimize(examples, make_prompted(server.base_url), OptimizeSettings())
+        optimize(examples, make_prompted(server.base_url))
 
 
 # The file
