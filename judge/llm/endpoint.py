@@ -67,7 +67,9 @@ class CallFailed(Exception):
 def check_base_url(base_url: str) -> str:
     """Return a base URL that can be called and shown: http(s), a host, and nothing secret in it."""
     if "@" in base_url:  # wherever it stands: no message may quote it
-        raise UserError("base_url: contains a user or password; set the key in a variable (key_env)")
+        raise UserError(
+            "base_url: contains a user or password; set the key in an environment variable (key_env)"
+        )
     try:
         parts = urlsplit(base_url)
         has_host = bool(parts.hostname) and parts.port != 0

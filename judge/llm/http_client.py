@@ -43,7 +43,9 @@ class Key:
         check_key_name(name)
         self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
         if name and not self._value:
-            raise UserError(f"{name}: this variable is not set; set it to the API key, or change key_env")
+            raise UserError(
+                f"{name}: this environment variable is not set; set it to the API key, or change key_env"
+            )
         # Refused here: the HTTP library's own error would quote the header with the key.
         if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
             raise UserError(f"{name}: not a valid key: it has spaces, line breaks or non-ASCII characters")

@@ -32,6 +32,7 @@ from empathy_judge.judge.llm.prompted import PromptedJudge
 DRAWS: Final = 2000
 MIN_TOKENS: Final = 1024  # instructions are longer than a judgment
 STEP_CALLS: Final = 8  # for a new candidate, before it is asked about all exchanges to choose by
+HELD_OUT: Final = 0.3  # of the replies, for measurement only
 PARTS = ("to learn from", "to choose by", "held out")
 ANSWERS, PROPOSALS = "judge/answers", "judge/proposals"  # DSPy knows no rules for these names
 
@@ -70,7 +71,7 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
     ]
 
 
-def split_rated(rated: Sequence[RatedText], *, held_out_part: float, seed: int) -> RatingSplit:
+def split_rated(rated: Sequence[RatedText], *, seed: int) -> RatingSplit:
     """Split by whole prompts and rating batches, or by prompts alone where batches connect them all."""
     clusters = _clusters(rated, lambda item: {item.group, *((name,) for name in item.batches)})
     if not (batches_apart := len(clusters) >= 3):
@@ -80,7 +81,7 @@ def split_rated(rated: Sequence[RatedText], *, held_out_part: float, seed: int) 
             f"{len(clusters)} prompts cannot be split into three parts; add ratings of more prompts"
         )
     random.Random(seed).shuffle(clusters)
-    held_out = _take(clusters, held_out_part * len(rated), leave=2)
+    held_out = _take(clusters, HELD_OUT * len(rated), leave=2)
     choose = _take(clusters, sum(map(len, clusters)) / 2, leave=1)
     return RatingSplit([item for cluster in clusters for item in cluster], choose, held_out, batches_apart)
 
@@ -112,7 +113,6 @@ def optimize(
     max_calls: int = 1000,
     max_cost: float | None = None,
     seed: int = 0,
-    held_out_part: float = 0.3,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> tuple[PromptForm, dict[str, Any]]:
     """Search for better messages than the judge's own, within so many calls and, if given, dollars.
@@ -121,7 +121,7 @@ def optimize(
     agrees better with ratings that it was not made from. Return the better messages and a record of the
     search: why it ended early, if it did, and the agreement with held-out ratings before and after it.
     """
-    split = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
+    split = split_rated(merge_ratings(examples), seed=seed)
     measured, chosen_by = [*split.choose, *split.held_out], len(split.choose)
     final = judge.most_calls * len(measured)  # calls of an evaluation
     least = 2 * final + chosen_by + STEP_CALLS
