@@ -38,7 +38,7 @@ class CalibratableJudge(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeIdentity:
-    """Name and version of a judge; `rubric` is the digest of its instructions."""
+    """Name and version of a judge, and the digest of its instructions."""
 
     name: str
     version: str
@@ -60,30 +60,23 @@ class RatedReplies:
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for the cached digest
 class Calibration:
-    """A fitted calibration of one `judge`, `version` and `rubric` (a digest).
-
-    `ratings` is the digest of the rating set and `count` its size. `calibrated_models` has the rated models
-    of each label, or of the mean, through which shares are corrected. `covers` describes the rated replies
-    where that is known; `source` the data where they are not a run and ratings. `rated` has the corrected
-    shares of the rated models themselves, for when the same replies are scored again. It expires `days` after
-    `created`.
-    """
+    """A fitted calibration of one judge; it expires `days` after it was `created`."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     judge: str
     version: str
-    rubric: str
-    ratings: str
+    rubric: str  # its digest
+    ratings: str  # the digest of the rating set
     created: date
     days: int
-    count: int
-    calibrated_models: Mapping[str, CalibratedModels]
+    count: int  # of the ratings
+    calibrated_models: Mapping[str, CalibratedModels]  # by label, or under "mean"
     design_effect: float | None = None
-    covers: RatedRange | None = None
+    covers: RatedRange | None = None  # the rated replies, where they are known
     population: Population = "general"  # fewer than four raters do not represent people
-    source: str = ""
-    rated: Mapping[str, RatedReplies] = field(default_factory=dict)
+    source: str = ""  # of data that are not a run and ratings
+    rated: Mapping[str, RatedReplies] = field(default_factory=dict)  # for when the same are scored again
 
     @cached_property
     def digest(self) -> str:

@@ -29,11 +29,7 @@ def labels_from_probabilities(probabilities: Floats, scale: Sequence[str] = LABE
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Paired:
-    """Ratings joined with judgments, one row a rating; an id rated by several people has several rows.
-
-    Of the rest, in responses: `unscored`, rated and given no score, by the kind of reason; `unjudged`, rated
-    and unknown to the judge; `unrated`, scored and rated by nobody.
-    """
+    """Ratings joined with judgments, one row a rating; an id rated by several people has several rows."""
 
     id: NDArray[np.str_]
     model: NDArray[np.str_]
@@ -46,16 +42,16 @@ class Paired:
     probabilities: Floats | None = None  # (rows, k); None where a judge gives labels or scores only
     chance: Floats | None = None  # with which the response was drawn to be rated; None where all had the same
     scale: tuple[str, ...] = LABELS  # the names of the k levels, worst first
-    unscored: Mapping[str, int] = field(default_factory=dict)
-    unjudged: int = 0
-    unrated: int = 0
+    unscored: Mapping[str, int] = field(default_factory=dict)  # responses rated but not scored, by reason
+    unjudged: int = 0  # responses rated and unknown to the judge
+    unrated: int = 0  # responses scored and rated by nobody
 
     def __len__(self) -> int:
         return len(self.id)
 
     @property
     def levels(self) -> int:
-        """How many levels the scale has, k."""
+        """The number of levels of the scale, k."""
         return len(self.scale)
 
     @property
@@ -87,7 +83,7 @@ class Paired:
         return "general" if self.cluster_kind in ("batch", "rater") else "these raters only"
 
     def clusters(self, kind: Cluster | None = None) -> Integers:
-        """Each row's cluster, numbered from 0; of `cluster_kind` if no kind is given."""
+        """Return each row's cluster, numbered from 0; of `cluster_kind` if no kind is given."""
         return np.unique(getattr(self, kind or self.cluster_kind), return_inverse=True)[1]
 
     def take(self, rows: NDArray[Any]) -> "Paired":
@@ -188,8 +184,7 @@ def _check(ratings: list[Rating], dimension: str) -> list[Rating]:
 
 
 def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str]) -> list[int]:
-    low = first_number(scale)
-    places = []
+    low, places = first_number(scale), []
     for rating in ratings:
         position = position_on(rating.rating, scale)
         if position is None:

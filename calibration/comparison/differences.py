@@ -204,33 +204,26 @@ NOT_PEOPLE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The difference one - other of every label's share; p and verdict are about Good.
-
-    `probability` is that people prefer the one to the other. `judge` is the judge's own difference, and
-    `wins` counts prompts. `unscored` are the shares of unscored replies of the one and the other. The verdict
-    `is_robust` where it holds with all of them counted as Bad; if not, it `is_withheld` where they are large.
-    `correlation` is that assumed of the judge's errors on variants of one model, else 0. `needed` is how many
-    more `unit`s find a difference as large as the margin with 80% power.
-    """
+    """The difference one - other of every label's share; p and verdict are about Good."""
 
     one: str
     other: str
     how: How
     reason: str | None
     shared_prompts: int
-    needed: int | None = None
+    needed: int | None = None  # how many more find a difference as large as the margin with 80% power
     unit: Literal["ratings", "prompts"]
     verdict: Verdict = "inconclusive"
-    is_robust: bool = True
-    unscored: tuple[float, float] = (0.0, 0.0)
-    is_withheld: bool = False
+    is_robust: bool = True  # the verdict holds with all unscored replies counted as Bad
+    unscored: tuple[float, float] = (0.0, 0.0)  # the shares of unscored replies of the one and the other
+    is_withheld: bool = False  # it is not robust, and the shares of unscored replies are large
     p: float
     p_holm: float = math.nan
     error: float  # the standard error of Good that the interval implies
     shares: Mapping[str, Estimate]
-    judge: Estimate
-    probability: float = math.nan
-    correlation: float = 0.0
+    judge: Estimate  # the judge's own difference
+    probability: float = math.nan  # that people prefer the one to the other
+    correlation: float = 0.0  # assumed of the judge's errors on variants of one model
     wins: PromptWins | None = None
 
     @property

@@ -35,21 +35,15 @@ UNRESPONSIVE: Final = "the replies do not respond to their prompts"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JudgedModel:
-    """One model's scored responses, with ratings of some or none, and how many the judge did not score.
+    """One model's scored responses, with ratings of some or none, and how many the judge did not score."""
 
-    `name` is unique in the comparison; `model` is the name in calibrations, if that differs. `contents` are
-    the digests of its scored responses, `fit` how far they respond to their prompts, where that is known.
-    `known` are its shares where people rated these very replies for the calibration, and no other ratings are
-    given.
-    """
-
-    name: str
+    name: str  # unique in the comparison
     rated: RatedModel
     unscored: int = 0
-    model: str = ""
-    contents: tuple[str, ...] = ()
+    model: str = ""  # the name in calibrations, if that differs
+    contents: tuple[str, ...] = ()  # the digests of its scored responses
     fit: PromptFit | None = None
-    known: Mapping[str, Estimate] | None = None
+    known: Mapping[str, Estimate] | None = None  # its shares, if the calibration has ratings of these replies
 
     @property
     def known_as(self) -> str:

@@ -137,9 +137,7 @@ class CrossedRatings:
 class Standing:
     """The difference of two models, `other` minus `one`, and the verdict on `other`.
 
-    The interval holds at all looks at once, over all pairs of models that are looked at. While it is open,
-    `more` ratings by the same people would settle it if the difference is as it looks, or `people` more who
-    rate as much each where no number of ratings by these would; None where that is not known.
+    The interval holds at all looks at once, over all pairs of models that are looked at.
     """
 
     one: str
@@ -149,8 +147,8 @@ class Standing:
     difference: Estimate
     margin: float
     verdict: Verdict
-    more: int | None = None
-    people: int | None = None
+    more: int | None = None  # ratings by the same people that would settle it, if any number would
+    people: int | None = None  # else raters who rate as much each
 
     @property
     def better(self) -> str | None:

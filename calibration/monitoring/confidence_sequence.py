@@ -57,21 +57,15 @@ class NightSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightVariance:
-    """Night-to-night variation of one model.
-
-    `decoding` is one answer's variance by decoding. `overdispersion` is the variance of nightly means over
-    what decoding explains, with the prior; `spread` is the standard deviation of nights beyond decoding as
-    observed, and `widening` the factor on one night's interval for it. Overdispersion `is_shown` where
-    decoding alone would vary as far in at most one of twenty histories.
-    """
+    """Night-to-night variation of one model."""
 
     nights: int
-    decoding: float
-    overdispersion: float
+    decoding: float  # one answer's variance by decoding
+    overdispersion: float  # the variance of nightly means over what decoding explains, with the prior
     freedom: float
-    spread: float
-    widening: float
-    is_shown: bool = False
+    spread: float  # the standard deviation of nights beyond decoding, as observed
+    widening: float  # the factor on one night's interval for it
+    is_shown: bool = False  # decoding alone would vary as far in at most one of twenty histories
 
 
 def sum_night(differences: ArrayLike, baseline: ArrayLike = 1.0) -> NightSums:

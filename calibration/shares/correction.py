@@ -29,26 +29,22 @@ UNCALIBRATED: Final = CalibratedModels(models=(), judge=(), crowd=(), noise=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCorrection:
-    """One model's level; `corrected` is empty where it is refused, and `reason` says why.
+    """One model's level: the share of each label, or the mean under "mean".
 
-    `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are those of the
-    judge alone and of the ratings alone. `reason` is also given where the line was refused and the model's
-    ratings are used alone. `disagreement` is by how many standard errors the ratings exceed the line, in
-    the column where that is most; nan without either. `left_out` is the level of a rated model by the line
-    through the others, as if it had no ratings, and `covered` whether its interval includes the human level;
-    `fit_models` adds them.
+    `left_out` is the level of a rated model by the line through the others, as if it had no ratings, and
+    `covered` whether its interval includes the human level; `fit_models` adds them.
     """
 
     model: str
     judged: int
     ratings: int
-    judge: Mapping[str, float]
-    crowd: Mapping[str, float | None]
-    corrected: Mapping[str, Estimate]
+    judge: Mapping[str, float]  # by the judge alone
+    crowd: Mapping[str, float | None]  # by the ratings alone
+    corrected: Mapping[str, Estimate]  # empty where it is refused
     how: How
-    reason: str | None
+    reason: str | None  # why the line was refused
     design_effect: float
-    disagreement: float = math.nan
+    disagreement: float = math.nan  # standard errors by which the ratings exceed the line, where that is most
     left_out: Mapping[str, Estimate] = field(default_factory=dict)
     covered: Mapping[str, bool | None] = field(default_factory=dict)
 
@@ -184,9 +180,8 @@ def correct_shares(
             continue
         # What was rated under this name then need not be what is judged now.
         lines = [calibration.calibrated_models[label].without(model) for label in LABELS]
-        judged = zip(
-            lines, *_judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1)), strict=True
-        )
+        sums = np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1)
+        judged = zip(lines, *_judged(sums), strict=True)
         targets = [line.judged(mean, noise, len(clusters)) for line, mean, noise in judged]
         corrected[model] = _by_line(LABELS, lines, targets)
     return corrected

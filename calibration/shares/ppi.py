@@ -25,18 +25,16 @@ class RatedModel:
     """A judge's scores of one model's responses, and people's ratings of some (or none) of them.
 
     Columns are labels, where `judged` holds probabilities and `value` a 1 under the label given, or there is
-    one column of scores within `bounds`. `cluster` is the batch of a rating where there are batches, else its
-    rater. `prompt` names what each response answers; without it every response has a prompt of its own.
-    `chance` is the probability with which the rated response was drawn; without it all had the same.
+    one column of scores within `bounds`.
     """
 
     judged: Floats  # (responses, columns)
     item: Integers  # (ratings,): the row of `judged` that was rated
     value: Floats  # (ratings, columns)
-    cluster: NDArray[Any]  # (ratings,)
-    prompt: NDArray[Any] | None = None  # (responses,)
+    cluster: NDArray[Any]  # (ratings,): the batches, else the raters
+    prompt: NDArray[Any] | None = None  # (responses,); without it every response has a prompt of its own
     bounds: tuple[float, float] = UNIT
-    chance: Floats | None = None  # (ratings,)
+    chance: Floats | None = None  # (ratings,): with which they were drawn; without it all had the same
 
     @property
     def crowd(self) -> Floats:
@@ -82,20 +80,15 @@ class RatedEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PpiEstimate(RatedEstimate):
-    """A model's shares or mean from its ratings and its judgments; arrays are by column.
+    """A model's shares or mean from its ratings and its judgments; arrays are by column."""
 
-    `weight` is that of the judge, 0 to 1. `design_effect` is the clustered over the simple variance of the
-    ratings alone, so that n of them count as n / design_effect. `influence` is how far each rating moves the
-    value; `prompt_influence` is that of unrated responses, by `prompts`.
-    """
-
-    weight: float
-    design_effect: Floats
+    weight: float  # of the judge, 0 to 1
+    design_effect: Floats  # n ratings count as n / design_effect
     clusters: int
-    influence: Floats  # (ratings, columns)
+    influence: Floats  # (ratings, columns): how far each rating moves the value
     sample: RatedModel
     prompts: NDArray[Any] | None
-    prompt_influence: Floats  # (prompts, columns)
+    prompt_influence: Floats  # (prompts, columns): that of unrated responses
     effective_n: float  # the effective number of ratings where a share shows no variance
     max_effective_n: Floats  # the upper bound of that number, for rare labels
 
