@@ -1,7 +1,9 @@
 """Differences of judged models: a known shift is found, none is not, and too few is said."""
 
+import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,51 +25,39 @@ def shares_of(good: np.ndarray) -> np.ndarray:
     return np.column_stack([0.3 * (1 - good), 0.7 * (1 - good), good])
 
 
+def model_of(name: str, good: np.ndarray, *, first: int = 0, **more: Any) -> JudgedModel:
+    """A model that nobody rated, with these shares of Good."""
+    numbers = np.arange(first, first + len(good)).astype(str)
+    none = {"item": NONE, "value": np.zeros((0, 3)), "cluster": NONE}
+    return JudgedModel(name=name, rated=RatedModel(judged=shares_of(good), prompt=numbers, **none), **more)
+
+
 def judged(
-    name: str,
-    shift: float,
-    rng: np.random.Generator,
-    *,
-    prompts: int = 160,
-    difficulty: np.ndarray | None = None,
-    unscored: int = 0,
-    first: int = 0,
+    name: str, shift: float, rng: np.random.Generator, *, prompts: int = 160, hard: Any = 0.0, first: int = 0
 ) -> JudgedModel:
-    """A model whose share of Good is about .6 + shift; prompts are as difficult for all."""
-    hard = np.zeros(prompts) if difficulty is None else difficulty
+    """A model whose share of Good is about .6 + shift; prompts are as `hard` for all."""
     good = np.clip(0.6 + shift + hard + rng.normal(0, 0.1, prompts), 0.02, 0.98)
-    numbers = np.arange(first, first + prompts).astype(str)
-    rated = RatedModel(
-        judged=shares_of(good), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=numbers
-    )
-    return JudgedModel(name=name, rated=rated, unscored=unscored)
+    return model_of(name, good, first=first)
 
 
 def with_ratings(model: JudgedModel, level: float, count: int, rng: np.random.Generator) -> JudgedModel:
     """The same with ratings of its first responses, five by each rater, Good with this chance."""
-    values = np.where(rng.random(count) < level, 3, 1)
-    rated = RatedModel(
-        judged=model.rated.judged,
-        item=np.arange(count),
-        value=one_hot(values, 3),
-        cluster=np.array([f"{model.name}-{at // 5}" for at in range(count)]),
-        prompt=model.rated.prompt,
-    )
-    return JudgedModel(name=model.name, rated=rated, unscored=model.unscored)
+    value = one_hot(np.where(rng.random(count) < level, 3, 1), 3)
+    raters = np.array([f"{model.name}-{at // 5}" for at in range(count)])
+    rated = replace(model.rated, item=np.arange(count), value=value, cluster=raters)
+    return replace(model, rated=rated)
 
 
-def line(
-    count: int = 6, spread: float = 0.01, seed: int = 0, noise: float = 1e-4
-) -> tuple[CalibratedModels, ...]:
+def by_line(count: int = 6, spread: float = 0.01, **more: Any) -> ComparisonSettings:
     """Calibrated models from .45 to .75; the crowd's share is the judge's less .05, give or take."""
-    rng = np.random.default_rng(seed)
     judge = np.linspace(0.45, 0.75, count)
-    crowd = judge - 0.05 + rng.normal(0, spread, count)
+    crowd = judge - 0.05 + np.random.default_rng(0).normal(0, spread, count)
     names = tuple(f"known-{at}" for at in range(count))
-    return tuple(
-        CalibratedModels(models=names, judge=tuple(one), crowd=tuple(two), noise=(noise,) * count)
+    lines = tuple(
+        CalibratedModels(models=names, judge=tuple(one), crowd=tuple(two), noise=(1e-4,) * count)
         for one, two in zip(shares_of(judge).T.tolist(), shares_of(crowd).T.tolist(), strict=True)
     )
+    return ComparisonSettings(calibrated=lines, **more)
 
 
 def compare(
@@ -79,9 +69,9 @@ def compare(
 
 def test_prompts_both_answered_cancel() -> None:
     rng = np.random.default_rng(1)
-    difficulty = rng.normal(0, 0.15, 160)
-    one, other = (judged(name, 0.0, rng, difficulty=difficulty) for name in "ab")
-    apart = judged("b", 0.0, np.random.default_rng(2), difficulty=difficulty, first=1000)
+    hard = rng.normal(0, 0.15, 160)
+    one, other = (judged(name, 0.0, rng, hard=hard) for name in "ab")
+    apart = judged("b", 0.0, np.random.default_rng(2), hard=hard, first=1000)
     paired, clustered = compare(one, other), compare(one, apart)
     assert (paired.shared_prompts, clustered.shared_prompts) == (160, 0)
     assert paired.error < 0.7 * clustered.error
@@ -94,7 +84,7 @@ def test_too_few_is_said_with_how_many_more_prompts_would_tell() -> None:
     one, other = judged("a", 0.0, rng, prompts=12), judged("b", 0.0, rng, prompts=12, first=100)
     found = compare(one, other)
     assert (found.verdict, found.unit) == ("inconclusive", "prompts")
-    assert found.needed is not None and 30 < found.needed < 200
+    assert 30 < found.needed < 200
     many = 12 + found.needed
     enough = compare(judged("a", 0.0, rng, prompts=many), judged("b", 0.0, rng, prompts=many, first=1000))
     assert 2.8 * enough.error == pytest.approx(0.05, rel=0.35)
@@ -108,45 +98,31 @@ def test_the_same_is_said_where_the_whole_interval_lies_within_the_margin() -> N
     assert compare(*pair, ComparisonSettings(margin=0.01)).verdict == "inconclusive"
 
 
-# --- unscored responses
-
-
 def test_a_model_without_a_scored_response_cannot_be_compared() -> None:
-    empty = JudgedModel(
-        name="b",
-        rated=RatedModel(
-            judged=np.zeros((0, 3)), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=NONE
-        ),
-        unscored=9,
-    )
-    one = judged("a", 0.0, np.random.default_rng(0))
-    for settings in (ComparisonSettings(), ComparisonSettings(calibrated=line())):
+    one, empty = judged("a", 0.0, np.random.default_rng(0)), model_of("b", np.zeros(0), unscored=9)
+    for settings in (ComparisonSettings(), by_line()):
         found = compare(one, empty, settings)
         assert found.verdict == "inconclusive" and found.reason
         assert compared_level(empty, settings).how == "refused"
-        to_plain(found)
-
-
-# --- with a calibration
+        json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_by_the_line_a_large_shift_is_found_and_its_level_corrected() -> None:
     rng = np.random.default_rng(1)
     one, other = judged("a", 0.12, rng), judged("b", -0.12, rng)
-    settings = ComparisonSettings(calibrated=line(12))
+    settings = by_line(12)
     found = compare(one, other, settings)
     assert (found.verdict, found.how) == ("better", "line")
     # The line is steeper or flatter than 1 only by chance, and 5 points below the judge.
     assert compared_level(one, settings).good == pytest.approx(0.67, abs=0.03)
     # What the judge alone says is too sure: it has no model's stray in it.
-    assert found.judge.interval is not None and found.good.interval is not None
     narrow = found.judge.interval.high - found.judge.interval.low
     assert found.good.interval.high - found.good.interval.low > narrow
 
 
 def test_beyond_the_rated_range_a_difference_is_a_bound() -> None:
     rng = np.random.default_rng(2)
-    settings = ComparisonSettings(calibrated=line(), design_effect=2.0)
+    settings = by_line(design_effect=2.0)
     high, middle, low = judged("high", 0.35, rng), judged("middle", 0.0, rng), judged("low", -0.5, rng)
     found = compare(high, middle, settings)
     assert (found.verdict, found.bound, found.good.interval.high) == ("better", "at least", 1.0)
@@ -166,7 +142,7 @@ def test_beyond_the_rated_range_a_difference_is_a_bound() -> None:
 
 def test_replies_that_do_not_respond_have_no_level_and_no_favourable_verdict() -> None:
     rng = np.random.default_rng(2)
-    settings = ComparisonSettings(calibrated=line())
+    settings = by_line()
     fit = PromptFit(estimate_of(0.52, 0.4, 0.64), prompts=20, repeated=0.0)
     unfit, good = replace(judged("unfit", 0.3, rng), fit=fit), judged("good", 0.0, rng)
     level = compared_level(unfit, settings)
@@ -178,7 +154,7 @@ def test_replies_that_do_not_respond_have_no_level_and_no_favourable_verdict() -
 def test_variants_are_told_apart_where_unrelated_models_are_not() -> None:
     rng = np.random.default_rng(6)
     one, other = judged("a", 0.055, rng), judged("b", -0.055, rng)
-    settings = ComparisonSettings(calibrated=line(6, spread=0.04))
+    settings = by_line(spread=0.04)
     unrelated = compare(one, other, settings)
     variants = compare(one, other, replace(settings, are_variants=True))
     assert unrelated.verdict == "probably better" and variants.verdict == "better"
@@ -187,40 +163,26 @@ def test_variants_are_told_apart_where_unrelated_models_are_not() -> None:
 
 
 def test_prompts_are_counted_as_won_lost_or_even() -> None:
-    good = np.array([0.9, 0.2, 0.5, 0.5])
-    other = np.array([0.2, 0.9, 0.5, 0.4])
-
-    def model(name: str, values: np.ndarray) -> JudgedModel:
-        rated = RatedModel(
-            judged=shares_of(values),
-            item=NONE,
-            value=np.zeros((0, 3)),
-            cluster=NONE,
-            prompt=np.array(list("pqrs")),
-        )
-        return JudgedModel(name=name, rated=rated, contents=tuple(f"{name}{at}" for at in range(4)))
-
-    wins = compare(model("a", good), model("b", other)).wins
-    assert wins is not None and (wins.prompts, wins.wins, wins.losses) == (4, 2, 1)
+    one = model_of("a", np.array([0.9, 0.2, 0.5, 0.5]), contents=("a0", "a1", "a2", "a3"))
+    other = model_of("b", np.array([0.2, 0.9, 0.5, 0.4]), contents=("b0", "b1", "b2", "b3"))
+    wins = compare(one, other).wins
+    assert (wins.prompts, wins.wins, wins.losses) == (4, 2, 1)
     assert [gap.contents for gap in wins.most] == [("a0", "b0"), ("a1", "b1"), ("a3", "b3")]
 
 
 def test_ratings_narrow_a_difference_and_their_number_is_planned() -> None:
     rng = np.random.default_rng(3)
     one, other = judged("a", 0.0, rng, prompts=1800), judged("b", 0.0, rng, prompts=1800)
-    settings = ComparisonSettings(calibrated=line(6, spread=0.04))
+    settings = by_line(spread=0.04)
     without = compare(one, other, settings)
     assert (without.verdict, without.unit) == ("inconclusive", "ratings")
     more = without.needed
-    assert more is not None and 1000 < more < 1800
+    assert 1000 < more < 1800
     rated = compare(with_ratings(one, 0.55, more, rng), with_ratings(other, 0.55, more, rng), settings)
     assert rated.how in ("ratings", "both")
     assert rated.error < 0.6 * without.error
     few = compare(with_ratings(one, 0.55, 30, rng), with_ratings(other, 0.55, 30, rng), settings)
     assert few.how == "both"  # thirty ratings alone would say less than the line does
-
-
-# --- against the study
 
 
 def study(value: float, half: float) -> PublishedModel:
@@ -231,22 +193,18 @@ def study(value: float, half: float) -> PublishedModel:
 
 def test_against_the_study_both_errors_count() -> None:
     model = judged("a", 0.0, np.random.default_rng(0))
-    settings = ComparisonSettings(calibrated=line(8))
+    settings = by_line(8)
     level = compared_level(model, settings).shares["Good"]
     found = compare(model, study(0.3, 0.03), settings)
     assert found.verdict == "better" and found.how == "line" and found.shared_prompts == 0
-    assert level.interval is not None and found.good.interval is not None
     low = found.good.value - math.hypot(level.value - level.interval.low, 0.03)
     assert found.good.interval.low == pytest.approx(low, abs=0.005)
 
 
 def test_where_the_studys_own_error_is_too_large_no_number_is_promised() -> None:
     model = judged("a", 0.0, np.random.default_rng(0))
-    found = compare(model, study(0.55, 0.06), ComparisonSettings(calibrated=line()))
+    found = compare(model, study(0.55, 0.06), by_line())
     assert found.verdict == "inconclusive" and found.needed is None
-
-
-# --- few raters, and the difference of two rated models
 
 
 @pytest.mark.parametrize("raters", [1, 2, 3])
@@ -262,5 +220,4 @@ def test_fewer_than_four_raters_decide_nothing(raters: int) -> None:
 def test_ratings_that_are_the_same_for_both_are_not_exact() -> None:
     one, _ = two_models(6, 48, np.random.default_rng(4))
     found = compare(one, JudgedModel(name="b", rated=one.rated))
-    assert found.good.value == 0 and found.good.interval is not None
-    assert found.good.interval.high > 0.05 and found.p == 1
+    assert (found.good.value, found.p) == (0, 1) and found.good.interval.high > 0.05
