@@ -180,7 +180,7 @@ def calibrate(
         # labels of them, and is near 0 for the likeliest however well it ranks.
         headline="qwk" if all(item.probabilities is None for item in pairs) else "qwk_matched",
         judge=replace(judged, judgments=()),
-        flagged=find_flags(judged.judgments).get("flagged"),
+        flagged=find_flags((item.id, item.flag) for item in judged.judgments).get("flagged"),
         calibration=calibration,
         data=RatedData(
             ratings=len(paired),

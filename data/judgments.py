@@ -22,7 +22,6 @@ from empathy_judge.data.records import (
     UNNAMED_MODEL,
     Exchange,
     Judgment,
-    Rating,
     label_of,
     reply_features,
 )
@@ -83,9 +82,7 @@ def read_recorded(
     """Yield every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
 
     Optional: `model`, `prompt`, `judge` or `rater` (where there are several, `judge` picks one), `dimension`
-    (others are left out) and a column of probabilities for every level, named like it. A value that is
-    missing or off the scale is unscored. So one rater's ratings are a judge's judgments: datasets list
-    language models among the raters.
+    (others are left out) and the probability of every level. A value missing or off the scale is unscored.
     """
     judges: set[str] = set()
     first_seen: dict[str, int] = {}
@@ -361,11 +358,3 @@ def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict
                 "unique id"
             )
     return texts
-
-
-def of_people(ratings: Iterable[Rating], *, judges: Sequence[str]) -> list[Rating]:
-    """Return the ratings by all raters who are not judges."""
-    kept = [item for item in ratings if item.rater not in judges]
-    if not kept:
-        raise UserError("ratings: none by a rater other than the judges")
-    return kept

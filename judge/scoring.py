@@ -472,7 +472,7 @@ def summarize(
     outside_count = OutsideCount(judge.rated, calibrated.covers)
     for judgment in read():
         tally.add(judgment)
-        flags.add(judgment)
+        flags.add(judgment.id, judgment.flag)
         outside_count.add(judgment.features if judgment.unscored is None else None)
         cost += (judgment.usage or {}).get("cost", 0.0)
     unit, outside, calibration = judge.unit, outside_count.as_dict(), calibrated.calibration

@@ -193,7 +193,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         ),
         first=next(iter(models)),
         are_variants=settings.are_variants,
-        flags=find_flags(judgments),
+        flags=find_flags((item.id, item.flag) for item in judgments),
         outside=find_outside(judgments, rated_range, choice.covers),
         few_raters=_few_raters(models.values()),
         notes=sheet.notes,

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
+from empathy_judge.data.judgments import Judged, pool_runs, read_judged, texts_by_id
 from empathy_judge.data.rating_files.sheet import (
     RatingSheet,
     Replies,
@@ -33,10 +33,7 @@ from empathy_judge.data.text import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedJudges:
-    """Judges, human ratings, texts by id, and notes on how the files were read.
-
-    Runs of one judge are one judge here. `scale` is the one that judges and ratings are on.
-    """
+    """Judges, each with all its runs, human ratings on the same `scale`, texts by id, and reading notes."""
 
     judges: tuple[Judged, ...]
     people: tuple[Rating, ...]
@@ -53,11 +50,9 @@ def read_rated_judges(
     judges: Sequence[str],
     reading: SheetOptions,
 ) -> RatedJudges:
-    """Read the inputs of a calibration.
+    """Read the inputs of a calibration: runs or tables of other tools, ratings, and texts.
 
-    A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
-    a table that has several. `exchanges` are the texts, for length, emotions, examples and ratings without
-    ids.
+    `judges` names those to take of a table that has several. Runs of one judge are pooled.
     """
     scale = reading.scale or LABELS
     every = [
@@ -76,12 +71,16 @@ def read_rated_judges(
     texts, notes = _read_texts(exchanges, judged, reading, unit=units.pop() if units else REPLY)
     replies = Replies((item for run in judged for item in run.judgments), texts.values())
     sheet = read_sheet(ratings, reading, replies=replies, target=scale)
+    names = {item.name for item in judged}
+    people = tuple(item for item in sheet.ratings if item.rater not in names)
+    if not people:
+        raise UserError("ratings: none by a rater other than the judges")
     pooled = (
         f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
     )
     return RatedJudges(
         judges=tuple(judged),
-        people=tuple(of_people(sheet.ratings, judges=[item.name for item in judged])),
+        people=people,
         exchanges=texts,
         scale=scale,
         notes=(*pooled, *notes, *sheet.notes),
@@ -143,10 +142,7 @@ class RatedExchange:
 
 
 def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[RatedExchange]:
-    """Return one record for every rating of empathy, from 1 to 3, whose exchange is present.
-
-    Ratings that `rate` collected are joined by content, others by id.
-    """
+    """Return one record for every rating of empathy whose exchange is present, found by content or by id."""
     exchanges, levels = list(exchanges), range(1, len(LABELS) + 1)
     by_id = {exchange.id: exchange for exchange in exchanges}
     by_content = {(exchange.content_digest, exchange.model): exchange for exchange in exchanges}

@@ -31,6 +31,7 @@ from empathy_judge.data.readers.column_shapes import (
 )
 
 GRADES: Final = frozenset({"status", "score", "named_scores", "grader_reason", "comment", "description"})
+GENERATION: Final = "GENERATION"  # the kind of Langfuse's rows that hold a reply, not a step on the way to it
 ABOUT_RUNS: Final = ("metadata", "extra.metadata", "extra.invocation_params")  # of LangSmith
 LONGEST_NAME: Final = 40  # characters of a prompt's label; promptfoo takes the whole prompt for one
 
@@ -60,11 +61,10 @@ def rows_of_document(document: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool, and where a row of its files has what we read.
+    """A tool, the columns by which its files are recognized, and the paths to what we read in a row.
 
-    `needs` are the columns by which a file is recognized. Columns are in plain names, alternatives are
-    separated by bars, and dots lead into a value. `adapt` makes what no path leads to, or None for a row to
-    leave out.
+    Columns are plain names, bars separate alternatives, and dots lead into a value. `adapt` makes what no
+    path leads to, or None for a row to leave out.
     """
 
     name: str
@@ -80,7 +80,8 @@ class Tool:
     def recognize(self, sample: Sample) -> Fit | None:
         """Return how the tool's file is read; None for another file."""
         for paths in self.needs.split():
-            if not any(_is_there(sample, path) for path in paths.split("|")):
+            is_column = not sample.plain.isdisjoint(paths.split("|"))
+            if not is_column and all(_value(row, paths) is None for row in sample.rows):
                 return None
         last = LAST_TURN if self.kind is RowKind.CONVERSATIONS else ""
         return Fit(self.name + last, self._convert, self.kind)
@@ -119,10 +120,6 @@ def _gathered(table: Mapping[str, Any], key: str) -> Row:
     """Return a value that has columns of its own, such as `inputs.question`."""
     parts = ((name.partition("."), value) for name, value in table.items())
     return {rest: value for (head, dot, rest), value in parts if dot and plain_name(head) == key}
-
-
-def _is_there(sample: Sample, path: str) -> bool:
-    return path in sample.plain or any(_value(row, path) is not None for row in sample.rows)
 
 
 def _talk(prompt: Exchanged) -> list[Row]:
@@ -204,11 +201,6 @@ def _lm_eval(row: Row) -> Row:
     return {"arguments": asked, "resps": reply, "id": identity}
 
 
-def _langfuse(row: Row) -> Row | None:
-    kind = str(_value(row, "type") or "GENERATION")
-    return row if kind.upper() == "GENERATION" else None  # spans and events: steps on the way to a reply
-
-
 def _chatgpt(row: Row) -> Row:
     """Return the last exchange of a tree of messages, in the branch in use."""
     nodes, branch, name = _table(row.get("mapping")), list[Any](), row.get("current_node")
@@ -276,7 +268,7 @@ TOOL_SHAPES: Final[tuple[Shape | Tool, ...]] = (
         needs=f"input output timestamp|start_time {LANGFUSE_IDS}",
         prompt="input",
         reply="output",
-        adapt=_langfuse,
+        adapt=lambda row: row if str(_value(row, "type") or GENERATION).upper() == GENERATION else None,
     ),
     Tool(
         "a LangSmith export",
