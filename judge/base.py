@@ -50,7 +50,6 @@ DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
 
 _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first
 
-
 # Whether the client that asked for a judgment has disconnected; a server sets it in the thread that judges.
 IS_CANCELLED: ContextVar[Callable[[], bool]] = ContextVar("IS_CANCELLED", default=lambda: False)
 
@@ -75,16 +74,12 @@ class AskedServer(Protocol):
 
 
 class Judge(ABC):
-    """An estimator of how people would rate one exchange; where it cannot judge one, it gives the reason.
-
-    A subclass sets `name`, `version`, `rubric` and `concurrency` and defines `judge`; the rest has defaults.
-    `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once.
-    """
+    """An estimator of how people rate an exchange: a subclass sets the first four fields and `judge`."""
 
     name: str
-    version: str
+    version: str  # changes whenever a judgment could
     rubric: Rubric
-    concurrency: int
+    concurrency: int  # the threads that call `judge` at once
     spec: str = ""  # the name or the file that `load_judge` was given
     files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
     unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
@@ -167,13 +162,12 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
         return _make_judge(name, CONVERSATION, {"replies": name})
     if not _is_file(name):
         return _make_judge(name, kind, options)
-    path = Path(name)
-    place = path.resolve()
-    if place in _OPEN.get():
-        raise UserError(f"{path}: refers to itself, directly or through others")
-    token = _OPEN.set((*_OPEN.get(), place))
+    path = Path(name).resolve()
+    if path in _OPEN.get():
+        raise UserError(f"{name}: refers to itself, directly or through others")
+    token = _OPEN.set((*_OPEN.get(), path))
     try:
-        return _make_judge(name, kind, options, file=path)
+        return _make_judge(name, kind, options, file=Path(name))
     finally:
         _OPEN.reset(token)
 
@@ -197,9 +191,7 @@ def _describe(name: str) -> tuple[str, dict[str, Any]]:
 def language_model_options(name: str) -> dict[str, Any]:
     """Return the options of a language model that is named as PROVIDER:MODEL or URL#MODEL; else none.
 
-    It is asked for the label alone, with the probabilities of all labels where its server returns them.
-    OPENAI_API_KEY goes to OPENAI_BASE_URL if that is set; otherwise a provider's key goes to that provider
-    only.
+    OPENAI_API_KEY goes to OPENAI_BASE_URL if that is set; a provider's key goes to no other server.
 
     >>> language_model_options("http://127.0.0.1:11434/v1#llama3.1:8b")["model"]
     'llama3.1:8b'

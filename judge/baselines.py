@@ -1,17 +1,16 @@
 """The two baseline judges: one knows only how crowds rate, the other counts words."""
 
-import json
 from math import exp, log
-from pathlib import Path
 
 from empathy_judge.calibration.comparison.published_models import count_labels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import digest_json
 from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
 from empathy_judge.data.rubric import read_rubric
-from empathy_judge.judge.base import Judge
+from empathy_judge.judge.base import WEIGHTS, Judge
+from empathy_judge.judge.onnx_model import CARD, read_card
 
-CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was
+FITTED_WITH = WEIGHTS / "classifier"
 
 
 class MajorityJudge(Judge):
@@ -39,13 +38,10 @@ class LengthJudge(Judge):
 
     def __init__(self, *, rubric: str = "crowd") -> None:
         self.rubric = read_rubric(rubric)
-        try:
-            table = json.loads(CARD.read_text(encoding="utf-8"))["length"]
-            coefficients = {key: [float(value) for value in table[key]] for key in ("bias", "slope")}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{CARD}: coefficients of the length judge are missing: {error!r}") from error
-        self.bias, self.slope = coefficients["bias"], coefficients["slope"]
-        self.version = digest_json([self.name, coefficients])[:12]
+        if "length" not in (card := read_card(FITTED_WITH)):
+            raise UserError(f"{FITTED_WITH / CARD}: length: missing; install again")
+        self.bias, self.slope = card["length"]["bias"], card["length"]["slope"]
+        self.version = digest_json([self.name, card["length"]])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         length = log(max(1, len(exchange.response.split())))

@@ -5,12 +5,13 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from pathlib import Path
 from threading import Condition, Lock
-from typing import Any
+from typing import Any, ClassVar
 
 from empathy_judge.data.errors import BudgetSpent, UserError
+from empathy_judge.data.tables import validate
 
 MINUTE = 60.0
 PRICES = Path(__file__).parent / "llm" / "prices.toml"  # list prices; a judge's file may override them
@@ -31,26 +32,22 @@ class Budget:
         self._change = Condition()
 
     def reserve(self, estimate: float) -> float:
-        """Reserve what a call may cost, and return it; raise `BudgetSpent` if the budget does not cover it.
+        """Reserve what a call may cost by the largest excess so far, and return it; wait for calls under way.
 
-        Estimates are raised by the largest excess so far. Wait for the calls under way while it would be
-        covered if they cost less than estimated.
+        Raise `BudgetSpent` if the budget does not cover it, whatever these calls cost.
         """
-
-        def can_decide() -> bool:
-            cost = self._dearest * estimate
-            return self._is_spent(cost) or self._has_room(cost)
-
         with self._change:
-            self._change.wait_for(can_decide)
-            cost = self._dearest * estimate
-            self.check(cost)
-            self._reserved += cost
-            return cost
+            while True:
+                cost = self._dearest * estimate
+                self.check(cost)
+                if self._has_room(cost):
+                    self._reserved += cost
+                    return cost
+                self._change.wait()
 
     def check(self, cost: float) -> None:
         """Raise `BudgetSpent` if a call of this cost would exceed the budget."""
-        if self._is_spent(cost):
+        if self.most is not None and self.spent + cost > self.most:
             raise BudgetSpent(
                 f"the budget of USD {self.most:g} is reached: USD {self.spent:.4f} is spent, and the next "
                 f"call may cost USD {cost:.4f}. Finished judgments are saved. Run the command again to "
@@ -64,9 +61,6 @@ class Budget:
             self._reserved = max(0.0, self._reserved - reserved)
             self.spent += cost
             self._change.notify_all()
-
-    def _is_spent(self, cost: float) -> bool:
-        return self.most is not None and self.spent + cost > self.most
 
     def _has_room(self, cost: float) -> bool:
         # The tolerance: a rounding error must not block a call when nothing is under way.
@@ -131,6 +125,8 @@ class TokenCounts:
 class Prices:
     """USD per million tokens."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
     input: float
     output: float
     cached: float | None = None
@@ -163,14 +159,10 @@ def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
 
 def check_prices(prices: Mapping[str, float]) -> Prices:
     """Check prices from a user's file."""
-    if unknown := set(prices) - {"input", "output", "cached"}:
-        raise UserError(f"prices: {min(unknown)}: unknown; the names are input, output and cached")
-    if missing := {"input", "output"} - set(prices):
-        raise UserError(f"prices: {min(missing)}: missing; set USD per million tokens, 0 if free")
     for name, price in prices.items():
-        if not (isfinite(price) and price >= 0):
+        if not 0 <= price < inf:
             raise UserError(f"prices: {name}: must be 0 or more, not {price}")
-    return Prices(**prices)
+    return validate(Prices, prices, "prices")
 
 
 def guess_tokens(body: Mapping[str, Any]) -> TokenCounts:

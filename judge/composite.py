@@ -84,9 +84,8 @@ def split_rationale(rationale: str | None) -> tuple[list[str], str]:
 class PanelJudge(CompositeJudge):
     """A judge that asks every one of `judges`, names or TOML files, and combines their probabilities.
 
-    `combine` is their mean, or the median of P(Okay or better) and P(Good), which no single judge can move
-    far. An exchange that a member leaves unscored is unscored with that member's reason, and later members
-    are not asked. With `allow_missing` the others decide, and the rationale names the missing ones and why.
+    An exchange that a member leaves unscored is unscored with that member's reason, and later members are not
+    asked. With `allow_missing` the others decide, and the rationale names the missing ones and why.
     """
 
     name = "panel"
@@ -155,11 +154,7 @@ def _write_rationale(judgments: Mapping[str, Judgment]) -> str:
 
 
 class CascadeJudge(CompositeJudge):
-    """Asks `first`, the local classifier unless named; `second` only where the first is not certain enough.
-
-    The first is certain where its likeliest label has a probability of `ask_below` or more. What it leaves
-    unscored goes to the second, too; what the second leaves unscored stays so.
-    """
+    """Asks `first`; and `second` where its likeliest label is less probable than `ask_below`, or unscored."""
 
     name = "cascade"
     files = ("first", "second")

@@ -41,11 +41,7 @@ def _tokenizer() -> Any:
 
 
 def embed(texts: Sequence[str]) -> np.ndarray:
-    """Return one row of length 1 per text, so that a dot product is a cosine; equal texts are computed once.
-
-    Texts run one at a time, as the judge's replies do: in a batch, the quantization of a text would depend
-    on the other texts.
-    """
+    """Return one row of length 1 per text, so that a dot product is a cosine."""
     if not texts:
         return np.empty((0, WIDTH))
     different = list(dict.fromkeys(texts))
@@ -60,6 +56,7 @@ def embed(texts: Sequence[str]) -> np.ndarray:
     def run(ids: list[int]) -> Any:
         return session.run(["sentence_embedding"], {"ids": np.array([ids], dtype=np.int64)})[0][0]
 
+    # One at a time: in a batch, the quantization of a text would depend on the other texts.
     with ThreadPoolExecutor(count_cores()) as pool:
         rows = dict(zip(different, pool.map(run, tokens), strict=True))
     return np.array([rows[text] for text in texts], dtype=float)
@@ -71,8 +68,7 @@ Row = tuple[int, str, str, str]  # checksum, conversation, prompt and reply
 class FitCollector:
     """Replies by model, as many as fit is measured on: those with the smallest checksums.
 
-    The choice depends neither on the order of the rows nor on a resumed run. A reply that occurs twice counts
-    once. Conversations are not collected: their replies share one speaker's topic.
+    Conversations are not collected: their replies share one speaker's topic.
     """
 
     def __init__(self, unit: str = REPLY) -> None:

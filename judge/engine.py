@@ -43,8 +43,8 @@ def ask_all(
 ) -> None:
     """Ask for every exchange that `run` does not hold yet, and save the answers.
 
-    Each thread takes the next exchange when it is done with its last, so no more of them are in memory than
-    there are threads. Before an error or interrupt is raised, the judgments under way are finished and saved.
+    No more exchanges are in memory than there are threads. Before an error or interrupt is raised, the
+    judgments under way are finished and saved.
     """
     in_threads(
         asked.concurrency,
@@ -63,10 +63,7 @@ def in_threads(
     *,
     asked: Asked | None = None,
 ) -> None:
-    """Ask for each item on so many threads, and keep the answers, one at a time.
-
-    `asked` is stopped when a thread fails, and closed at the end.
-    """
+    """Ask for each item on so many threads; `asked` is stopped when one fails, and closed at the end."""
     lock, stop = Lock(), Event()
 
     def work() -> None:
@@ -103,10 +100,7 @@ def count_cores() -> int:
 def still_to_judge(
     exchanges: Iterable[Exchange], run: Run, limit: int | None
 ) -> Iterator[tuple[int, Exchange]]:
-    """Yield the exchanges to ask for, with their positions in the input.
-
-    A judgment once made stays in its run: those of an earlier session are also looked for past the limit.
-    """
+    """Yield the exchanges to ask for; those judged earlier are looked for past the limit, too."""
     for position, exchange in enumerate(exchanges):
         is_judged = run.has_more and run.is_judged(position, exchange)
         if not is_judged and (limit is None or position < limit):

@@ -36,15 +36,11 @@ _WORD = re.compile(r"(?<=\S)\s++")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a reply; `effect` is positive where it lifts the score, None where nobody can say.
-
-    `effect` is the score less the score without the part, `swapped` less the score with a neutral sentence in
-    its place, so that the reply is no shorter; only sentences are swapped.
-    """
+    """A piece of a reply, and its effects on the score: positive where it lifts it, None where unknown."""
 
     text: str
-    effect: float | None
-    swapped: float | None = None
+    effect: float | None  # the score less the score without the part
+    swapped: float | None = None  # less the score with a neutral sentence in the place of this one
 
     @property
     def is_doubtful(self) -> bool:
@@ -60,10 +56,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A reply's score and what each part does to it.
+    """A reply's score and what each part does to it; the parts joined are the reply.
 
-    The parts joined are the reply. Their effects need not add up to the score: two sentences that say the
-    same have little effect each. A reply without one of its sentences is also shorter, which judges may mind.
+    Their effects need not add up to the score: two sentences that say the same have little effect each.
     """
 
     id: str
@@ -91,9 +86,7 @@ def explain(
     """Judge a reply without each of its sentences, or of its clauses or words where it is a single one.
 
     Each sentence is also swapped for a neutral one, to tell whether its effect is more than its length.
-
-    `whole` is the judgment of the whole reply, where it is known; else the judge is asked for it. It is asked
-    on so many `threads`, or on as many as it takes.
+    `whole` is the judgment of the whole reply, where it is known.
     """
     whole = whole or judge.judge(exchange)
     texts = split_reply(exchange.response)
@@ -153,11 +146,8 @@ def split_reply(reply: str) -> list[str]:
 
 def _changed(texts: list[str]) -> list[str]:
     """Return the reply without each part, and then, if these are sentences, with each of them swapped."""
-    places = range(len(texts))
-    without = [_leave_out(texts, position) for position in places]
-    if len(texts) < 2 or not _SENTENCE.search(texts[0]):
-        return without
-    return without + [_swap(texts, position) for position in places]
+    changes = (_leave_out, _swap) if len(texts) > 1 and _SENTENCE.search(texts[0]) else (_leave_out,)
+    return [change(texts, position) for change in changes for position in range(len(texts))]
 
 
 def _swap(texts: list[str], position: int) -> str:

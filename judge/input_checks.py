@@ -67,7 +67,7 @@ def why_unreadable(text: str) -> str | None:
     words = _WORD.findall(_without_marks(text).casefold())
     if not words:
         return NO_WORDS
-    if _is_nothing(text) or _is_template(text, len(words)):
+    if _is_template(text, len(words)):
         return TEMPLATE
     if _is_code(text):
         return CODE
@@ -82,14 +82,10 @@ def _without_marks(text: str) -> str:
     return "".join(sign for sign in apart if not unicodedata.category(sign).startswith("M"))
 
 
-def _is_nothing(text: str) -> bool:
-    return bool(_NOTHING.fullmatch(text)) or "lorem ipsum" in text.casefold()
-
-
 def _is_template(text: str, words: int) -> bool:
-    if _MACHINE.search(text):
+    if _NOTHING.fullmatch(text) or "lorem ipsum" in text.casefold() or _MACHINE.search(text):
         return True
-    return len(_BLANK.findall(text)) * PLACEHOLDER_EVERY >= words and bool(_BLANK.search(text))
+    return words <= len(_BLANK.findall(text)) * PLACEHOLDER_EVERY
 
 
 def _is_code(text: str) -> bool:

@@ -1,9 +1,8 @@
 """Scoring in several processes, on this machine or on a cluster, with Ray.
 
-The driver reads and checks the input and hands it out in slices. Workers judge a slice each and return the
-lines of the judgments, which go into the run's journal as they come. The journal is the checkpoint: after the
-death of the driver the run resumes from it, and after the death of a worker its slice is judged again. Order,
-limits and skipped rows stay with the driver, so the files are byte for byte those of one process.
+Workers judge slices of the input, and their judgments go into the run's journal: after the death of the
+driver the run resumes from it, and after the death of a worker its slice is judged again. The files are byte
+for byte those of one process.
 """
 
 import io
@@ -137,10 +136,7 @@ def score_ray(
 
 @cache
 def own_token() -> dict[str, str]:
-    """Return the variables that keep other users of this machine from having Ray run their code.
-
-    The token is one for all that this process starts: Ray reads it once and refuses any other.
-    """
+    """Return the variables that keep other users of this machine from having Ray run their code."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
 
 
@@ -164,18 +160,14 @@ def start_ray(workers: int) -> Iterator[None]:
         yield
         return
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if is_local:
-        options |= {
-            "address": "local",
-            "num_cpus": workers,
-            "include_dashboard": False,
-            "object_store_memory": STORE_BYTES,
-        }
     # Logs and what outgrows its memory go with it; in /tmp, since the names of sockets must be short.
     with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as scratch:
+        if is_local:
+            options |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            options |= {"object_store_memory": STORE_BYTES, "_temp_dir": scratch}
         try:
             with _silent():
-                ray.init(**options | ({"_temp_dir": scratch} if is_local else {}))
+                ray.init(**options)
             yield
         finally:
             with redirect_stdout(io.StringIO()):  # which reports that the workers end

@@ -51,20 +51,15 @@ GUESSES = 1000  # ids among which a mistyped one is looked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredModel:
-    """A model's figures in a run: the judge's own shares, and what a calibration makes of them.
-
-    `unscored` counts replies by reason. `corrected` is None where no calibration was applied. `fit` is how
-    far its replies respond to their prompts, None where that was not measured. `is_rated` where people rated
-    these very replies for the calibration.
-    """
+    """A model's figures in a run: the judge's own shares, and what a calibration makes of them."""
 
     name: str
     judged: int
-    unscored: Mapping[str, int]
+    unscored: Mapping[str, int]  # by reason
     shares: Mapping[str, Estimate]
-    corrected: Mapping[str, Estimate] | RefusedShares | None
-    fit: PromptFit | None = None
-    is_rated: bool = False
+    corrected: Mapping[str, Estimate] | RefusedShares | None  # None without a calibration
+    fit: PromptFit | None = None  # None where it was not measured
+    is_rated: bool = False  # whether people rated these very replies for the calibration
 
     @property
     def is_unresponsive(self) -> bool:
@@ -122,11 +117,7 @@ class ScoredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The summary of a run, as `summary.json` has it; models with the most Good replies come first.
-
-    `flagged` counts replies to people who may be in danger, `outside` those unlike the rated ones. `report`
-    has the lines that the judge adds.
-    """
+    """The summary of a run, as `summary.json` has it; models with the most Good replies come first."""
 
     unit: str
     judge: str
@@ -136,12 +127,12 @@ class RunSummary:
     calibration_note: str
     seed: int
     counts: Mapping[str, int]  # replies judged, left unscored, and set aside as bad rows
-    flagged: Mapping[str, Any]
+    flagged: Mapping[str, Any]  # replies to people who may be in danger
     rated: Mapping[str, Any] | None
-    outside: Mapping[str, Any]
+    outside: Mapping[str, Any]  # replies unlike the rated ones
     models: tuple[ScoredModel, ...]
     caveats: tuple[str, ...]
-    report: tuple[str, ...]
+    report: tuple[str, ...]  # lines that the judge adds
     dimension: str
     dimension_note: str  # empty where the whole of empathy was judged
 
@@ -198,17 +189,12 @@ class SummarizedRun(runs.FinishedRun):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringRequest:
-    """What to score with which judge.
-
-    `out` is the run's folder, by default one in `runs/` that the same request finds again. `calibration` is a
-    file, "none", or a choice made before; None takes the judge's own if it fits. `engine` judges the
-    exchanges and saves the judgments in the run.
-    """
+    """What to score with which judge."""
 
     source: Source
     judge: Judge
-    out: Path | None = None
-    calibration: str | CalibrationChoice | None = None
+    out: Path | None = None  # by default a folder in `runs/` that the same request finds again
+    calibration: str | CalibrationChoice | None = None  # a file, "none", or None: the judge's own if it fits
     limit: int | None = None
     skip_invalid: bool = False
     seed: int = 0
@@ -221,11 +207,10 @@ class ScoringRequest:
 
     def is_met_by(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether a finished run has all that is requested."""
-        if manifest["counts"]["set_aside"] and not self.skip_invalid:
-            return False
-        reached = manifest["limit"]
-        is_as_far = reached is None or (self.limit is not None and self.limit <= reached)
-        return bool(is_as_far and manifest["seed"] == self.seed and manifest["unit"] == self.judge.unit)
+        reached = math.inf if manifest["limit"] is None else manifest["limit"]
+        is_same = (manifest["seed"], manifest["unit"]) == (self.seed, self.judge.unit)
+        is_as_far = bool((math.inf if self.limit is None else self.limit) <= reached)
+        return is_same and is_as_far and (self.skip_invalid or not manifest["counts"]["set_aside"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +267,7 @@ def score_file(
     on_start: Callable[[Path], object] = lambda folder: None,
     on_read: Callable[[Sequence[str]], object] = lambda notes: None,
 ) -> SummarizedRun:
-    """Judge every reply that the run does not hold yet, and finish the run.
-
-    `on_read` gets notes on how the file was read, and `on_start` the run's folder.
-    """
+    """Judge every reply that the run does not hold yet, and finish the run."""
     planned = request if isinstance(request, ScoringPlan) else plan_scoring(request)
     request, folder, calibration = planned.request, planned.folder, planned.calibration
     judge, made = request.judge, list[RunSummary]()
@@ -359,10 +341,10 @@ def score_files(
     watch: Watch,
     on_read: Callable[[Sequence[str]], object],
 ) -> ScoredFiles:
-    """Score the files among `paths` with every judge, and return their runs in place of them.
+    """Score the files among `paths` with every judge, from one budget; return their runs in place of them.
 
-    Without `judges` it is the judge of the runs among `paths`. All of them spend from one budget. `check` is
-    called with the files before anything is scored; `watch` shows a file's progress.
+    Without `judges` it is the judge of the runs among `paths`. `check` is called with the files before
+    anything is scored.
     """
     files = [path for path in paths if not path.is_dir()]
     names = dict(zip(files, storage.unique_names([str(path) for path in files]), strict=True))
@@ -463,11 +445,7 @@ def summarize(
     set_aside: int = 0,
     fits: Mapping[str, PromptFit | None] = MappingProxyType({}),
 ) -> tuple[RunSummary, float]:
-    """Return the summary of the judgments that `read` gives, as often as it is called; and their cost.
-
-    Models are sorted by the share of Good that is printed. One whose replies do not respond to their prompts
-    has no level.
-    """
+    """Return the summary of the judgments that `read` gives, as often as it is called; and their cost."""
     tally, flags, cost = Tally(), Flags(), 0.0
     outside_count = OutsideCount(judge.rated, calibrated.covers)
     for judgment in read():
@@ -482,7 +460,7 @@ def summarize(
         fit, level, shares = fits.get(item.model), corrected.get(item.model), item.shares
         if unit == CONVERSATION:
             shares = {label: Estimate(share.value, None) for label, share in shares.items()}
-        if fit is not None and fit.state == UNRESPONSIVE:
+        if fit is not None and fit.state == UNRESPONSIVE:  # such replies have no level
             level = RefusedShares(fit_messages(fit)[0])
         replies = replies_digest(tally.replies.get(item.model, 0))
         scored.append(
@@ -496,12 +474,8 @@ def summarize(
                 is_rated=bool(calibration and calibration.rated_shares(item.model, replies) is not None),
             )
         )
-    caveats = [
-        judge.rubric.note,
-        CORRECTED if calibration else CAVEAT[unit],
-        judge.caveat,
-        *say_outside(outside, unit, with_situations=True),
-    ]
+    caveats = [judge.rubric.note, CORRECTED if calibration else CAVEAT[unit], judge.caveat]
+    caveats += say_outside(outside, unit, with_situations=True)
     summary = RunSummary(
         unit=unit,
         judge=judge.name,

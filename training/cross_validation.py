@@ -22,17 +22,9 @@ from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.runs import read_object, write_object
 from empathy_judge.data.tables import write_rows
+from empathy_judge.training import held_out as measures
 from empathy_judge.training.examples import under_another
-from empathy_judge.training.held_out import (
-    HeldOut,
-    HeldOutEvaluation,
-    SetItem,
-    draw_batches,
-    evaluate_held_out,
-    expected_scores,
-    measure_set,
-    set_item,
-)
+from empathy_judge.training.held_out import expected_scores, set_item
 from empathy_judge.training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_constant_replies
 from empathy_judge.training.recipe import STUDY, Recipe
 from empathy_judge.training.training_data import TrainingData
@@ -54,24 +46,19 @@ OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The data of one training, and what its judge then predicts.
-
-    `raters` are ratings by other people of other prompts; `models` are all ratings of models that were left
-    out, with their raters; `items` are those of sets that were left out.
-    """
+    """The data of one training, and what its judge then predicts."""
 
     name: str
     train: TrainingData
-    raters: Ratings = ()
-    models: Ratings = ()
-    items: Sequence[RatedItem] = ()
+    raters: Ratings = ()  # by other people, of other prompts
+    models: Ratings = ()  # all of models that were left out, with their raters
+    items: Sequence[RatedItem] = ()  # of sets that were left out
 
 
 def split_parts(data: TrainingData, *, has_graded: bool = False) -> Iterator[Split]:
     """Yield up to three splits: a third of the models, a fifth of the batches, and a group of sets left out.
 
-    No rater, source or text of a set is on both sides; nor is a prompt or batch, except that models that were
-    left out answered prompts that others answered, too. What is only evaluated is in none of them.
+    No rater, source or text of a set is on both sides; nor is a prompt or batch of the ratings by `raters`.
     """
     is_rated = STUDY not in data.evaluated
     data = replace(data, items=[item for item in data.items if item.set not in data.evaluated])
@@ -111,10 +98,7 @@ def _hold_out(ratings: Ratings, part: int) -> tuple[list[RatedExchange], list[Ra
 
 
 def split_evaluated(data: TrainingData) -> Split:
-    """Return what is only evaluated, which a finished judge predicts, without texts that training reads, too.
-
-    The ratings are divided as in the three splits of a cross-validation.
-    """
+    """Return what is only evaluated, by a finished judge, without texts that training reads, too."""
     is_rated = STUDY not in data.evaluated
     ratings = [rated.exchange for rated in data.ratings]
     trained = [
@@ -242,10 +226,7 @@ def cross_validate(
     on_split: OnSplit = lambda name, number, total: None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Train once for each held-out part, predict it, and return every metric with intervals and baselines.
-
-    The predictions of a finished split are saved, so the same call resumes an interrupted one.
-    """
+    """Train once for each held-out part, predict it, and return every metric; resume an interrupted call."""
     from empathy_judge.training.fine_tune import train_judge
 
     splits = list(split_parts(data, has_graded=any(recipe.synthetic for recipe in recipes)))
@@ -417,9 +398,9 @@ def measure_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         values = dict(row)
         by_protocol[values.pop("protocol")].append(values)
     measured: dict[str, Any] = {"protocol": HELD_OUT}
-    if items := [SetItem(**row) for row in by_protocol[SETS_APART]]:
+    if items := [measures.SetItem(**row) for row in by_protocol[SETS_APART]]:
         names = dict.fromkeys(item.set for item in items)
-        sets = [measure_set([item for item in items if item.set == name]) for name in names]
+        sets = [measures.measure_set([item for item in items if item.set == name]) for name in names]
         measured[SETS_APART] = {"sets": to_plain(sets)}
     for protocol in (RATERS_APART, MODEL_APART):
         if held := by_protocol[protocol]:
@@ -429,24 +410,21 @@ def measure_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return measured
 
 
-def _evaluate_ratings(rows: Sequence[Mapping[str, Any]]) -> dict[str, HeldOutEvaluation]:
+def _evaluate_ratings(rows: Sequence[Mapping[str, Any]]) -> dict[str, measures.HeldOutEvaluation]:
     columns = {name: np.array([row[name] for row in rows]) for name in ("model", "batch", "split")}
     columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in rows])
     judges = {
-        name: HeldOut(**columns, probabilities=np.array([row["predictions"][name] for row in rows]))
+        name: measures.HeldOut(**columns, probabilities=np.array([row["predictions"][name] for row in rows]))
         for name in rows[0]["predictions"]
     }
-    return evaluate_held_out(judges, chosen=sorted({*columns["model"].tolist()} - {HUMAN}))
+    return measures.evaluate_held_out(judges, chosen=sorted({*columns["model"].tolist()} - {HUMAN}))
 
 
 def _measure_relevance(rows: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
-    """Return the share of replies labelled Good: under their own prompts, under others, and of constant ones.
-
-    `own_higher` is how often a reply scores higher under its own prompt than under another.
-    """
+    """Return the shares labelled Good under own prompts, under others, and of constants; and `own_higher`."""
     tables = {name: np.array([row[name] for row in rows]) for name in ("own", "other", "constant")}
     values = {name: labels_from_probabilities(table) == len(LABELS) for name, table in tables.items()}
     values["own_higher"] = expected_scores(tables["own"]) > expected_scores(tables["other"])
-    batches, drawn = draw_batches([row["batch"] for row in rows])
+    batches, drawn = measures.draw_batches([row["batch"] for row in rows])
     sampled = sample({name: mean_of(value.astype(float)) for name, value in values.items()}, batches, drawn)
     return {name: item.estimate(low=0.0, high=1.0) for name, item in sampled.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
-from empathy_judge.data.records import Exchange
+from empathy_judge.data.records import POSITIVE_EMOTIONS, Exchange
 from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.explanation import split_reply
 from empathy_judge.judge.robustness.catalogue import rewrite
@@ -27,12 +27,6 @@ GRADED_FRACTION = 0.4  # of the graded replies that are shown in an epoch
 PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
 # Assumed scores of a constant reply: its feeling suits the prompt, does not, or the prompt's is unknown.
 SUITED, UNSUITED, UNKNOWN = 38.0, 6.0, 28.0
-# fmt: off
-GLAD_EMOTIONS = frozenset({  # of the study's 32
-    "anticipating", "caring", "confident", "content", "excited", "faithful", "grateful", "hopeful",
-    "impressed", "joyful", "prepared", "proud", "surprised", "trusting",
-})
-# fmt: on
 MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 
 
@@ -40,9 +34,7 @@ MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 class TrainingExample:
     """Replies and their target: three probabilities, or a rating on the scale of a set.
 
-    The replies of a rated conversation are one example: their mean is compared with its rating. `grade` is a
-    language model's score of the reply on a scale of its own, nan where there is none. `wrong_prompt` is
-    the same reply under another prompt, where it must score lower.
+    The replies of a rated conversation are one example: their mean is compared with its rating.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -51,8 +43,8 @@ class TrainingExample:
     set: str = ""
     value: float = 0.0  # in standard deviations of the set
     weight: float = 1.0
-    grade: float = math.nan
-    wrong_prompt: Exchange | None = None
+    grade: float = math.nan  # a language model's score of the reply
+    wrong_prompt: Exchange | None = None  # the same reply under another prompt, where it must score lower
 
 
 def from_ratings(ratings: Sequence[RatedExchange]) -> list[TrainingExample]:
@@ -93,10 +85,7 @@ def standardize(items: Sequence[RatedItem]) -> np.ndarray:
 
 
 def from_graded_replies(weight: float, chance: random.Random) -> list[TrainingExample]:
-    """Return a new sample of the graded replies with their scores, many of them perturbed, kind ones too.
-
-    So a perturbation predicts nothing: only the content of the reply does.
-    """
+    """Return a new sample of the graded replies with their scores, many of them perturbed, kind ones too."""
     every = rated_sets.read_graded_replies() if weight else ()
     replies = chance.sample(every, round(GRADED_FRACTION * len(every)))
     return [_graded_example(reply, weight, perturb_some(reply.exchange, chance)) for reply in replies]
@@ -120,8 +109,7 @@ def from_constants(
 def grades_to_labels(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
     """Return the examples, those of graded replies with label probabilities in place of scores.
 
-    Where no person gave labels, the level comes from these: as if raters read a reply's score with a normal
-    error, and cut the scale where the writers' kinds of replies meet.
+    They are as if raters read a reply's score with a normal error, and cut the scale at `CUTS`.
     """
     return [
         replace(example, set="", target=_label_probabilities(MIDDLE + SPREAD * example.value))
@@ -143,7 +131,7 @@ def put_constants(exchanges: Sequence[Exchange], count: int, chance: random.Rand
         constant, exchange = chance.choice(rated_sets.read_constant_replies()), chance.choice(exchanges)
         score = UNKNOWN
         if exchange.emotion:
-            is_glad = exchange.emotion.casefold() in GLAD_EMOTIONS
+            is_glad = exchange.emotion.casefold() in POSITIVE_EMOTIONS
             is_suited = constant.feeling == "any" or (constant.feeling == "glad") == is_glad
             score = SUITED if is_suited else UNSUITED
         put.append(GradedReply(exchange=replace(exchange, response=constant.text), score=score))

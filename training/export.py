@@ -1,8 +1,7 @@
 """Export of trained networks to files that need no torch: ONNX with int8 weights, and the tokenizer.
 
-`python -m empathy_judge.training.export FOLDER` exports the sentence embedder of `judge.embeddings`:
-all-MiniLM-L6-v2 as published, from requirements-weights.lock. The packages of requirements.lock write the
-same bytes as those in `judge/weights/minilm`.
+`python -m empathy_judge.training.export FOLDER` exports the sentence embedder of `judge.embeddings`. The
+packages of requirements.lock write the same bytes as those in `judge/weights/minilm`.
 """
 
 import json
@@ -40,7 +39,6 @@ MAX_TOKENS = 32_000  # all that the training texts use; 19 MB of a table with 57
 GPTQ_BLOCK = 64  # columns that are rounded before the error is propagated to all others
 DAMPING = 0.01  # of the mean square of an activation, so that the inverse exists
 
-
 # The card of the sentence embedder, beside its files.
 ABOUT = {
     "summary": "Sentence embeddings for prompt fit (judge/embeddings.py): all-MiniLM-L6-v2, quantized.",
@@ -59,10 +57,7 @@ def write_decoder(
     folder: Path,
     run: Callable[[], object] | None = None,
 ) -> list[str]:
-    """Write a decoder's graph, its int8 weights and its tokenizer; return the names of the files.
-
-    `run` makes the network read some replies, by which its weights are quantized better.
-    """
+    """Write a decoder's graph, its weights in int8 by what it reads in `run`, and its tokenizer."""
     graph = DecoderGraph(network.eval())
     files = [bytearray()]
     for name, value in _quantize(network, run).items():
@@ -108,10 +103,9 @@ def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[s
 
 
 def gptq(weight: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Quantize a matrix like `quantize_rows`, given the sums over tokens of products of its inputs.
+    """Quantize a matrix given the sums over tokens of products of its inputs (Frantar et al., GPTQ, 2023).
 
-    The rounding error of a column is propagated to the columns not yet rounded (Frantar et al., GPTQ, 2023),
-    which halves the error of the output.
+    The rounding error of a column is propagated to the columns not yet rounded.
     """
     scale = np.maximum(np.abs(weight).max(axis=1) / MAX_INT, 1e-20)
     columns = weight.shape[1]
@@ -156,12 +150,9 @@ def _sum_products(network: JudgeNetwork, run: Callable[[], object]) -> dict[str,
 class DecoderGraph:
     """An ONNX graph of a llama decoder with a judge's logits; it reads one text, after a cached one if given.
 
-    The exporter of torch writes any network as hundreds of small nodes; this is some dozens a layer.
     Activations are quantized to int8 with one scale a token, which no quantizer of ONNX Runtime offers: with
     one scale for all tokens, the huge activations of the first token would leave the others no precision.
-
-    `past` is the cache of the earlier text, which may be empty, and `present` that of both: keys and values,
-    [layers, 2, 1, heads, tokens, width]. Of the last layer only the last token's state is computed.
+    `past` and `present` are keys and values: [layers, 2, 1, heads, tokens, width].
     """
 
     def __init__(self, network: JudgeNetwork) -> None:
@@ -381,8 +372,7 @@ def prune_vocabulary(
 ) -> TrainedNetworks:
     """Return copies of networks with at most so many tokens: those that the exchanges use most.
 
-    A removed token is read as the two tokens that its merge joins. Single bytes and special tokens are never
-    removed, so any text can still be read; a text without removed tokens has the same tokens as before.
+    A removed token is read as the two tokens that its merge joins; single bytes and special tokens stay.
     """
     state = json.loads(trained.tokenizer.backend.to_str())
     model, ids = state["model"], trained.tokenizer.backend.get_vocab()

@@ -134,8 +134,7 @@ def _fine_tune_once(
 class RatingEffects(nn.Module):
     """Effects of the rater and of the set's scale on a rating, fitted in training and then discarded.
 
-    Every other set is trained through the direction of the labels, latent = logit of Good - logit of Bad,
-    with a positive scale and an offset of its own. So no set can reverse the direction.
+    Sets train latent = logit of Good - logit of Bad, with an offset and a positive scale each.
     """
 
     def __init__(self, examples: Sequence[TrainingExample], recipe: Recipe) -> None:
@@ -190,18 +189,15 @@ def _number(names: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingBatch:
-    """Tensors of one step: of the replies, then of the examples they belong to.
-
-    `rater` is -1 where the rater is unknown, `set` -1 where the target is probabilities.
-    """
+    """Tensors of one step: of the replies, then of the examples they belong to."""
 
     ids: Tensor
     mask: Tensor
     segments: Tensor
     example: Tensor  # of each reply
     target: Tensor
-    rater: Tensor
-    set: Tensor
+    rater: Tensor  # -1 where unknown
+    set: Tensor  # -1 where the target is probabilities
     value: Tensor
     weight: Tensor
     grade: Tensor  # nan where there is none
@@ -209,10 +205,7 @@ class TrainingBatch:
 
 
 def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingBatch) -> Tensor:
-    """Return cross-entropy for labels, squared error for ratings and grades, and a margin for wrong prompts.
-
-    A reply under a wrong prompt must score `MARGIN` below the same reply under its own.
-    """
+    """Return the loss: cross-entropy, squared errors of ratings and grades, margins of wrong prompts."""
     rows = network(batch.ids, batch.mask, batch.segments).float()
     own = (~batch.is_wrong_prompt).float()
     count = torch.zeros(len(batch.set), device=rows.device).index_add_(0, batch.example, own)
@@ -293,16 +286,11 @@ def _schedule(part: float, warmup: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillationTexts:
-    """Replies that teachers label for a student.
+    """Replies that teachers label for a student; `special` ones only the first, which learned from such."""
 
-    `rated` are those of the study. `unrated` are other turns of conversations, given texts, and replies that
-    were shortened or joined. `special` are replies under other prompts, constant ones, and graded ones: the
-    first teacher alone labels these, since the others did not learn from all of them.
-    """
-
-    rated: Sequence[Exchange]
-    unrated: Sequence[Exchange]
-    special: Sequence[Exchange]
+    rated: Sequence[Exchange]  # of the study
+    unrated: Sequence[Exchange]  # other turns, given texts, and replies that were shortened or joined
+    special: Sequence[Exchange]  # replies under other prompts, constant ones, and graded ones
 
     def all(self) -> list[Exchange]:
         """Return all texts, in the order of the targets."""
@@ -346,11 +334,7 @@ def predict_targets(teachers: Sequence[TrainedNetworks], texts: DistillationText
 def distill(
     data: TrainingData, texts: DistillationTexts, targets: np.ndarray, recipe: Recipe, chance: random.Random
 ) -> list[TrainingExample]:
-    """Return the examples of one epoch: ratings moved towards the targets, other replies with these alone.
-
-    The teachers' probabilities have less noise than one person's rating. Graded replies have the target of
-    their unperturbed form.
-    """
+    """Return the examples of one epoch: ratings moved towards the targets, other replies with these alone."""
     targets = targets.copy()
     rated, usual = len(texts.rated), len(texts.rated) + len(texts.unrated)
     weight = recipe.teacher_weight
@@ -366,8 +350,7 @@ def distill(
 def favor_length(probabilities: np.ndarray, exchanges: Sequence[Exchange], by: float) -> np.ndarray:
     """Shift probabilities towards Good by `by` for every e-fold of words beyond the study's median.
 
-    Longer replies were rated higher in most sets but a little lower in the study, which dominates a
-    teacher's training: on a new set it underrates them.
+    Longer replies were rated higher in most sets but not in the study, which dominates a teacher's training.
     """
     words = np.array([max(1, len(exchange.response.split())) for exchange in exchanges])
     shift = by / 2 * (np.log(words) - LOG_USUAL_WORDS)
@@ -378,11 +361,7 @@ def favor_length(probabilities: np.ndarray, exchanges: Sequence[Exchange], by: f
 def match_level(
     trained: TrainedNetworks, ratings: Sequence[RatedExchange], sharpness: float
 ) -> TrainedNetworks:
-    """Scale every network's logits, and set its level to the share of each label among the ratings.
-
-    Ratings are noisy and networks overfit them, so their probabilities are overconfident; and with rater
-    effects they describe the median rater, not all of them.
-    """
+    """Scale every network's overconfident logits, and match its mean probabilities to the ratings' shares."""
     rated = [each for each in ratings if each.rater]
     if not sharpness or not rated:
         return trained

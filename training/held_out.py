@@ -12,16 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from empathy_judge.calibration.agreement import metrics
 from empathy_judge.calibration.agreement.judge_vs_people import LevelError, level_errors
-from empathy_judge.calibration.agreement.metrics import (
-    TABLE_STATISTICS,
-    auc_of,
-    from_table,
-    kendall,
-    log_losses,
-    matched_labels,
-    spearman_of,
-)
+from empathy_judge.calibration.agreement.metrics import auc_of, spearman_of
 from empathy_judge.calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
 from empathy_judge.calibration.estimate import Estimate, Floats, Integers
 from empathy_judge.calibration.pairing import labels_from_probabilities
@@ -58,7 +51,7 @@ def labels_by_frequency(scores: Floats, ratings: NDArray[Any], split: NDArray[An
     for name in np.unique(split):
         inside = split == name
         others = ratings if inside.all() else ratings[~inside]
-        labels[inside] = matched_labels(others, scores[inside], len(LABELS))
+        labels[inside] = metrics.matched_labels(others, scores[inside], len(LABELS))
     return labels
 
 
@@ -80,15 +73,11 @@ def labels_by_lift(probabilities: Floats, split: NDArray[Any]) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOut:
-    """Rated responses and a judge's predictions, made without their ratings; one row a response.
-
-    `split` names the training that predicted the row. All rows of a left-out model have one name: the label
-    rules use the ratings outside a split.
-    """
+    """Rated responses and a judge's predictions, made without their ratings; one row a response."""
 
     model: NDArray[np.str_]
     batch: NDArray[np.str_]
-    split: NDArray[np.str_]
+    split: NDArray[np.str_]  # the training that predicted the row; the label rules use ratings outside of it
     rating: NDArray[np.int64]  # 1 to 3
     probabilities: Floats  # (rows, 3): Bad, Okay, Good
 
@@ -100,18 +89,14 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Absolute errors of the Good share over several models, and `tau`, Kendall's, of their order.
-
-    `guess_error` is the mean error of guessing each model's share as the mean of the human shares of all
-    other models of the study; `guess_error_among` takes the others of `models` only.
-    """
+    """Absolute errors of the Good share over several models, and `tau`, Kendall's, of their order."""
 
     models: tuple[str, ...]
     mean_share_error: Estimate
     worst_share_error: Estimate
     tau: Estimate
-    guess_error: Estimate
-    guess_error_among: Estimate
+    guess_error: Estimate  # of guessing each share as the mean of the human shares of all other models
+    guess_error_among: Estimate  # likewise, of the others of `models` only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +120,7 @@ def draw_batches(names: Sequence[Any] | NDArray[Any], draws: int = 1000) -> tupl
 def evaluate_held_out(
     judges: Mapping[str, HeldOut], *, draws: int = 1000, chosen: Sequence[str] = ()
 ) -> dict[str, HeldOutEvaluation]:
-    """Evaluate every judge on the same rows and the same draws: by response, by model, and over models.
-
-    Ranks are taken over all splits together, so a level that shifts from split to split is penalized.
-    """
+    """Evaluate every judge on the same rows and the same draws: by response, by model, and over models."""
     batches, drawn = draw_batches(next(iter(judges.values())).batch, draws)
     return {
         name: HeldOutEvaluation(
@@ -163,7 +145,7 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
     scores = expected_scores(probabilities)
 
     def of_labels(name: str, labels: Integers) -> Statistic:
-        return from_table(TABLE_STATISTICS[name], ratings, labels, len(LABELS))
+        return metrics.from_table(metrics.TABLE_STATISTICS[name], ratings, labels, len(LABELS))
 
     return {
         "qwk": of_labels("qwk", labels_by_frequency(scores, ratings, split)),
@@ -172,7 +154,7 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
         "balanced_accuracy": of_labels("balanced_accuracy", labels_by_lift(probabilities, split)),
         "auc_good": auc_of(ratings == GOOD + 1, probabilities[:, GOOD]),
         "auc_bad": auc_of(ratings == 1, probabilities[:, 0]),
-        "log_loss": mean_of(log_losses(ratings, probabilities)),
+        "log_loss": mean_of(metrics.log_losses(ratings, probabilities)),
     }
 
 
@@ -309,7 +291,7 @@ def _tau_of(rating: Floats, score: Floats, system: np.ndarray) -> Statistic:
 
     def tau(counts: Floats) -> Floats:
         total = counts @ inside
-        return kendall(*(ratio((counts * each) @ inside, total) for each in (rating, score)))
+        return metrics.kendall(*(ratio((counts * each) @ inside, total) for each in (rating, score)))
 
     return tau
 

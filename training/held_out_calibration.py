@@ -62,8 +62,7 @@ def calibrate_trained(
 ) -> bool:
     """Save predictions of data that training did not read beside a judge's card, and calibrate by them.
 
-    They are the rows of a cross-validation, and the judge's own of the data that is only evaluated. Return
-    whether they suffice for a calibration.
+    Return whether they suffice for a calibration.
     """
     if data and data.evaluated:
         split = cross_validation.split_evaluated(data)
@@ -96,8 +95,7 @@ def held_out_calibration(
 ) -> artifact.Calibration:
     """Fit levels to the predictions with models apart, and bind them to the ratings with raters apart.
 
-    A judge's own training ratings cannot calibrate it. With raters apart it predicts new ratings of models
-    that it was trained on; only with models apart its level is what a new model's level will be.
+    Only with models apart a judge's level is what a new model's level will be.
     """
     models = {  # each as predicted by a judge that was not trained on it
         name: RatedModel(

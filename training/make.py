@@ -18,16 +18,10 @@ from empathy_judge.data.files import digest_json, disk_errors, read_toml, replac
 from empathy_judge.data.rated_range import rated_range_of
 from empathy_judge.data.records import LABELS, Exchange, reply_features, to_plain
 from empathy_judge.data.storage import digest_file
+from empathy_judge.judge.classifier import large_judge
 from empathy_judge.judge.classifier.gpu_backend import CONFIG_KEYS
 from empathy_judge.judge.classifier.judge import SAMPLE, SAMPLE_KEY, ClassifierJudge
-from empathy_judge.judge.classifier.large_judge import (
-    ADAPTER,
-    HEAD,
-    PUBLISHED_BASES,
-    SETTINGS,
-    LargeJudge,
-    PublishedBase,
-)
+from empathy_judge.judge.classifier.large_judge import PUBLISHED_BASES, LargeJudge
 from empathy_judge.judge.classifier.preprocessing import normalize
 from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER
 from empathy_judge.training import cross_validation, fine_tune
@@ -59,8 +53,8 @@ def make_judge(
     folder: Path,
     *,
     text: Mapping[str, Any],
-    rows: Rows = (),
-    is_averaged: bool = False,
+    rows: Rows = (),  # predictions of held-out data
+    is_averaged: bool = False,  # with the default judge
     device: str = "cpu",
     threads: int = 0,
     bases: Mapping[str, str] | None = None,
@@ -68,8 +62,7 @@ def make_judge(
 ) -> dict[str, Any]:
     """Train on all data, export, and write the card last; networks that were trained before are reused.
 
-    `rows` are predictions of held-out data; with `is_averaged`, LoRA adapters are averaged with the default
-    judge. The card records all that decides about the weights, so `rebuild_judge` can make them again.
+    The card records all that decides about the weights, so `rebuild_judge` can make them again.
     """
     recipe = recipes[0]
     if len(fine_tune.trainable_networks(recipe, data.for_recipe(recipe))) > 1:
@@ -193,9 +186,9 @@ def export_adapter(trained: TrainedNetworks, base: str, folder: Path) -> dict[st
     """Write the LoRA adapter and the head of a network; return the card's entries about them and its base."""
     save_adapter(trained.networks[0], folder)
     weights = base_files(base)[0]
-    own = PublishedBase("", weights.name, digest_file(weights))
+    own = large_judge.PublishedBase("", weights.name, digest_file(weights))
     return {
-        "files": hash_files(folder, (ADAPTER, SETTINGS, HEAD)),
+        "files": hash_files(folder, large_judge.FILES),
         "base": asdict(PUBLISHED_BASES.get(base, own)),
         "int8": {},
     }
@@ -204,10 +197,7 @@ def export_adapter(trained: TrainedNetworks, base: str, folder: Path) -> dict[st
 def export(
     trained: TrainedNetworks, folder: Path, exchanges: Sequence[Exchange], texts: Sequence[Exchange] = ()
 ) -> dict[str, Any]:
-    """Write a judge's files; return the card's entries about them and about the effect of int8.
-
-    The vocabulary of a decoder is pruned to the tokens of these exchanges and of `texts`.
-    """
+    """Write a judge's files, its vocabulary pruned to these texts; return the card's entries about them."""
     step = max(1, len(exchanges) // COMPARED)
     # Normalized as in scoring, so that only quantization differs; weights are quantized by other replies.
     chosen, others = (
@@ -308,10 +298,7 @@ def rebuild_judge(
     device: str,
     progress: fine_tune.Progress | None = None,
 ) -> dict[str, Any]:
-    """Build a judge again from what its card records; fail if it predicts something else.
-
-    Teachers are not trained again: their probabilities lie beside the card or in `training/recipes`.
-    """
+    """Build a judge again from what its card records, its teachers apart; fail if it predicts otherwise."""
     check_recorded(card, data, recipes)
     recorded = card["provenance"]
     if recorded["targets"]:

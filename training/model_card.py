@@ -9,14 +9,8 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import replacing
 from empathy_judge.data.text import percent, show
 from empathy_judge.judge.onnx_model import CARD, read_card
-from empathy_judge.training.cross_validation import (
-    HELD_OUT,
-    JUDGE,
-    MODEL_APART,
-    SETS_APART,
-    TFIDF,
-    measure_rows,
-)
+from empathy_judge.training import cross_validation as cv
+from empathy_judge.training.cross_validation import JUDGE, MODEL_APART, TFIDF
 from empathy_judge.training.recipe import Recipe, build_recipe
 
 METRICS = {
@@ -43,7 +37,7 @@ Row = Mapping[str, Any]
 
 def describe_evidence(rows: Sequence[Row]) -> dict[str, Any]:
     """Return a card's figures of predictions of held-out data, and its caveat."""
-    evidence = {name: each for name, each in measure_rows(rows).items() if name != "protocol"}
+    evidence = {name: each for name, each in cv.measure_rows(rows).items() if name != "protocol"}
     return {"caveat": state_caveat(evidence), "evidence": evidence}
 
 
@@ -100,7 +94,7 @@ def write_card(card: Row) -> str:
     if sets := trained.get("sets"):
         named = ", ".join(f"{name} ({facts['items']:,}, {facts['licence']})" for name, facts in sets.items())
         lines += [f"**Also trained on** {named}.", ""]
-    for protocol in sorted(card["evidence"], key=lambda name: name != SETS_APART):
+    for protocol in sorted(card["evidence"], key=lambda name: name != cv.SETS_APART):
         lines += [f"## {protocol}", "", *evaluation_lines(card["evidence"][protocol]), ""]
     if change := card["int8"]:
         lines += [
@@ -115,7 +109,7 @@ def write_card(card: Row) -> str:
 
 def evaluation_lines(evaluation: Row) -> list[str]:
     """Return the figures of an evaluation as Markdown tables."""
-    if evaluation.get("protocol") == HELD_OUT:
+    if evaluation.get("protocol") == cv.HELD_OUT:
         parts = [name for name in evaluation if name != "protocol"]
         return [
             line for each in parts for line in (f"## {each}", "", *evaluation_lines(evaluation[each]), "")

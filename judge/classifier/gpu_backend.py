@@ -65,10 +65,7 @@ class Decoder:
         self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
 
     def predict(self, replies: "Sequence[Sequence[int] | np.ndarray]") -> np.ndarray:
-        """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given; threads take turns.
-
-        Replies of similar length share a batch.
-        """
+        """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given."""
         import torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -91,10 +88,7 @@ class Decoder:
         return probabilities
 
     def __call__(self, ids: "Tensor", last: "Tensor") -> "Tensor":
-        """Return probabilities [replies, 3] for token ids [replies, tokens], read at positions `last`.
-
-        Padding stands behind a reply, where causal attention does not see it, so no mask is needed.
-        """
+        """Return probabilities [replies, 3] for token ids [replies, tokens], read at positions `last`."""
         import torch
         from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
@@ -166,10 +160,9 @@ def score_in_batches(
     *,
     limit: int | None = None,
 ) -> None:
-    """Judge on the GPU every exchange that `run` does not hold yet.
+    """Judge on the GPU every exchange that `run` does not hold yet; a pool of processes prepares the replies.
 
-    One process prepares far fewer replies a second than a GPU reads, so a pool of processes prepares them and
-    formats the judgments. Rows travel as tuples, which are pickled several times faster than records.
+    Rows travel as tuples, which are pickled several times faster than records.
     """
     coming = still_to_judge(exchanges, run, limit)
     chunks = iter(lambda: list(islice(coming, CHUNK)), [])

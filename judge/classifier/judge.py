@@ -20,14 +20,8 @@ from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import validate
 from empathy_judge.judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, raise_if_cancelled
-from empathy_judge.judge.classifier.preprocessing import (
-    PreparedReply,
-    ReplyTokenizer,
-    judgments_of,
-    normalize,
-    prepare,
-    write_context,
-)
+from empathy_judge.judge.classifier import preprocessing
+from empathy_judge.judge.classifier.preprocessing import PreparedReply, ReplyTokenizer
 from empathy_judge.judge.engine import count_cores
 from empathy_judge.judge.onnx_model import CARD, MODEL, TOKENIZER, check_files, open_session, read_card
 
@@ -40,7 +34,6 @@ RULES_VERSION = 6
 CACHED_NETWORKS = 2
 CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
 REPLIES_PER_CORE = 45  # `auto` takes the GPU from so many replies a core on
-
 
 # What `doctor` asks, and the key of the answer on a judge's card.
 SAMPLE: Final = Exchange(
@@ -56,8 +49,7 @@ class ClassifierJudge(Judge):
     """A fine-tuned judge of English replies.
 
     On the CPU every exchange goes through the network alone, so that a judgment does not depend on what else
-    is judged, and threads judge several at once; a decoder reads a context once for several replies. On a GPU
-    replies of similar length share a batch. Version and calibration are the same on both.
+    is judged. On a GPU replies of similar length share a batch. Version and calibration are the same on both.
     """
 
     name = "classifier"
@@ -98,7 +90,7 @@ class ClassifierJudge(Judge):
 
     @property
     def device(self) -> str:
-        """The device in use: cpu or cuda."""
+        """The device in use, cpu or cuda."""
         if not self._device:
             self.prepare(1)
         return self._device
@@ -143,15 +135,15 @@ class ClassifierJudge(Judge):
         """Return judgments in the order given."""
         with self.loading:  # once, however many threads come first
             tokenizer = self.tokenizer
-        prepared = prepare(exchanges, tokenizer)
+        prepared = preprocessing.prepare(exchanges, tokenizer)
         probabilities = self._run([item for item in prepared if not item.reason])
-        return list(judgments_of(exchanges, prepared, probabilities))
+        return list(preprocessing.judgments_of(exchanges, prepared, probabilities))
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Return the probabilities of Bad, Okay and Good, whatever the reply is."""
+        texts = preprocessing.write_context(exchange), preprocessing.normalize(exchange.response)
         with self.loading:
-            tokenizer = self.tokenizer
-        tokens = tokenizer.encode(write_context(exchange), normalize(exchange.response))
+            tokens = self.tokenizer.encode(*texts)
         return self._run([PreparedReply(None, tokens, ())])[0]
 
     def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:

@@ -27,7 +27,7 @@ from empathy_judge.judge.onnx_model import CARD
 if TYPE_CHECKING:
     from torch import Tensor
 
-ADAPTER, SETTINGS, HEAD = "adapter_model.safetensors", "adapter_config.json", "head.safetensors"
+FILES = ADAPTER, SETTINGS, HEAD = "adapter_model.safetensors", "adapter_config.json", "head.safetensors"
 PACKAGES: Final = ("accelerate", "gguf", "peft", "safetensors", "torch", "transformers")
 
 
@@ -40,10 +40,7 @@ class PublishedBase:
     sha256: str
 
     def find(self, given: str = "") -> Path:
-        """Return the path of the file: given, or in the given folder, or in the Hugging Face cache.
-
-        A file with another SHA-256 is refused.
-        """
+        """Return the path of the file: given, or in the given folder, or in the Hugging Face cache."""
         from huggingface_hub import try_to_load_from_cache
 
         download = f"run `hf download {self.repository} {self.file}`"
@@ -91,16 +88,15 @@ def load_pretrained(path: Path) -> tuple[Any, Any]:
 
 
 class LargeJudge(ClassifierJudge):
-    """A LoRA adapter on a language model of 1.5 billion parameters, which its publisher offers as a file.
+    """A LoRA adapter on a language model of 1.5 billion parameters, `base`: the path of its file or folder.
 
-    `base` is the path of that file or of its folder; without it the Hugging Face cache must have the file. A
-    GPU is used wherever there is one; on the CPU the judge takes about 8 GB of memory and several seconds
+    A GPU is used wherever there is one; on the CPU the judge takes about 8 GB of memory and several seconds
     a reply. Where the card names the default judge in `average_with`, log-probabilities of both are averaged.
     """
 
     name = "classifier-large"
     shipped = WEIGHTS / "classifier-large"
-    required_files = (ADAPTER, SETTINGS, HEAD)
+    required_files = FILES
 
     def __init__(self, *, weights: str = "", base: str = "", rubric: str = "crowd", device: str = "") -> None:
         super().__init__(weights=weights, rubric=rubric, device=device)
@@ -147,10 +143,7 @@ class LargeJudge(ClassifierJudge):
 
 
 class PairedTokenizer(ReplyTokenizer):
-    """Tokens of two judges in one row, so that a reply is prepared once.
-
-    A row begins with the number of the first judge's ids and that of the second judge's context.
-    """
+    """Tokens of two judges in one row, behind the number of the first's ids and of the second's context."""
 
     def __init__(self, first: ReplyTokenizer, second: ReplyTokenizer) -> None:
         self.first, self.second, self.is_decoder = first, second, True

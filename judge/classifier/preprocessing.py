@@ -107,14 +107,11 @@ RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokeniz
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One exchange, ready for a network; `cut` says that the reply was longer than what is read.
-
-    The first `before` ids are those of what came before the reply, which other replies may share.
-    """
+    """One exchange, ready for a network."""
 
     ids: tuple[int, ...]
-    cut: bool
-    before: int
+    cut: bool  # the reply was longer than what is read
+    before: int  # of the ids, those of what came before the reply
 
     @property
     def segments(self) -> tuple[int, ...]:

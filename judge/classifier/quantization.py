@@ -15,6 +15,7 @@ HEAD_PREFIX: Final = "head."
 HEAD: Final = "head.weight"
 TABLE: Final = "base.embed_tokens.weight"
 LAST_NORM: Final = "base.norm.weight"
+NORM: Final = "norm.weight"  # the end of the names of norms
 # The linear layers that read the output of a norm, and which.
 NORM_BEFORE: Final = {
     "q_proj": "input_layernorm",
@@ -43,17 +44,16 @@ def hartley_matrix(width: int) -> np.ndarray:
 class Rotation:
     """A change of basis of the residual stream and of attention's values, after which activations are even.
 
-    The network computes the same: an RMS norm does not depend on the basis once its own weights are merged
-    into the linear layers that read it.
+    The network computes the same once the weights of its norms are merged into the layers that read them.
     """
 
     def __init__(self, weights: Mapping[str, np.ndarray], head_width: int) -> None:
-        self.norms = {name: value for name, value in weights.items() if is_norm(name)}
+        self.norms = {name: value for name, value in weights.items() if name.endswith(NORM)}
         self.width, self.head_width = len(self.norms[LAST_NORM]), head_width
 
     def apply(self, name: str, weight: np.ndarray) -> np.ndarray:
         """Return a weight of the network in the new basis."""
-        if is_norm(name):
+        if name.endswith(NORM):
             return np.ones_like(weight)
         return self._rows(name, self._columns(name, weight))
 
@@ -83,10 +83,6 @@ def first_with_same_input(name: str) -> str:
     return name.replace(part, SAME_INPUT.get(part, part))
 
 
-def is_norm(name: str) -> bool:
-    return name.endswith("norm.weight")
-
-
 def rotate_blocks(weight: np.ndarray, width: int) -> np.ndarray:
     """Rotate each block of `width` columns."""
     blocks = weight.reshape(-1, width) @ hartley_matrix(width).astype(weight.dtype)
@@ -111,10 +107,7 @@ def quantize_rows(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def quantize_weight(
     name: str, weight: np.ndarray, quantize: Quantize = quantize_rows
 ) -> dict[str, np.ndarray]:
-    """Return a rotated weight as the graph takes it: in int8 where it is a large matrix, else in float32.
-
-    Linear layers are transposed, as the graph's matrix products need them.
-    """
+    """Return a rotated weight as the graph takes it: large matrices in int8 and transposed, else float32."""
     if name == TABLE:
         scale = np.maximum(np.abs(weight).max(axis=1, keepdims=True) / 127, 1e-20).astype(np.float32)
         return {name: np.rint(weight / scale).astype(np.int8), name + SCALE: scale}

@@ -1,8 +1,7 @@
 """Robustness of a judge: rewrite replies, judge them again, and compare.
 
 Perturbations of a family are tried on our own replies: unkind ones must not turn Good, and kind ones must not
-turn Bad. Only the half that no training uses is tried. An unscored kind reply counts as Bad, and an unscored
-insult as not Bad. Perturbations with an expectation are tried on ordinary replies, and move the mean score.
+turn Bad or unscored. Perturbations with an expectation are tried on ordinary replies.
 """
 
 from collections import Counter
@@ -17,15 +16,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from empathy_judge.calibration import bias
 from empathy_judge.calibration.agreement.metrics import auc_of
-from empathy_judge.calibration.bias import (
-    DRAWS,
-    Result,
-    conclude,
-    crossed_share,
-    exact_share,
-    mean_change,
-)
+from empathy_judge.calibration.bias import Result, exact_share
 from empathy_judge.calibration.bootstrap import resample_clusters, sample
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
 from empathy_judge.data.errors import UserError
@@ -34,15 +27,8 @@ from empathy_judge.data.runs import OnProgress, RunPlan, folder_name, run_all
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.engine import score_exchanges
-from empathy_judge.judge.robustness.catalogue import (
-    KIND,
-    UNKIND,
-    Perturbation,
-    WrittenReply,
-    read_perturbations,
-    read_replies,
-    rewrite,
-)
+from empathy_judge.judge.robustness import catalogue
+from empathy_judge.judge.robustness.catalogue import KIND, UNKIND, Perturbation, WrittenReply, rewrite
 
 BAD, GOOD = LABELS[0], LABELS[-1]
 FOLDER: Final = "robustness"
@@ -86,7 +72,7 @@ class RobustnessCheck:
     @property
     def result(self) -> Result:
         """Whether the interval lies between the bounds."""
-        return conclude(self.figure, self.least, self.most)
+        return bias.conclude(self.figure, self.least, self.most)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -129,22 +115,19 @@ class KindResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Robustness:
-    """Everything that the catalogue shows of a judge.
-
-    `targets` are of our own replies, `effects` changes of the mean score of ordinary replies.
-    """
+    """Everything that the catalogue shows of a judge."""
 
     judge: str
     version: str
     seed: int
     judgments: int
-    targets: tuple[RobustnessCheck, ...]
+    targets: tuple[RobustnessCheck, ...]  # of our own replies
     kinds: tuple[KindResult, ...]
     overall: FamilyResult
     test_only: FamilyResult
     families: tuple[FamilyResult, ...]
     perturbations: tuple[FamilyResult, ...]  # each by itself
-    effects: tuple[RobustnessCheck, ...]
+    effects: tuple[RobustnessCheck, ...]  # changes of the mean score of ordinary replies
 
     @property
     def result(self) -> Result:
@@ -170,15 +153,14 @@ def measure_robustness(
     seed: int = 0,
     ask: AskAll,
 ) -> Robustness:
-    """Judge replies as they are and rewritten, and compare.
+    """Judge replies as they are and rewritten, and compare; with `sample_size`, by about so many judgments.
 
-    Some unkind and as many kind replies are rewritten, spread over families; every perturbation takes `each`
-    of them in turn. With `sample_size` about so many judgments are made. `ask` returns the judgments.
+    As many unkind as kind replies are rewritten; every perturbation takes `each` of them in turn.
     """
     if not ordinary:
         raise UserError("robustness: no replies to rewrite")
-    perturbations = read_perturbations() if perturbations is None else perturbations
-    written = read_replies("test") if written is None else written
+    perturbations = catalogue.read_perturbations() if perturbations is None else perturbations
+    written = catalogue.read_replies("test") if written is None else written
     used = [item for item in perturbations if item.family]
     expected = [item for item in perturbations if item.should]
     pool, most_ordinary = POOL, ORDINARY
@@ -292,10 +274,9 @@ def _spread(
 
 
 class _Side:
-    """Unkind replies or kind ones, and what became of them under the perturbations tried on them.
+    """Unkind replies or kind ones, and what became of them under perturbations: (perturbations, replies).
 
     A perturbation gets the next `each` replies of a shuffled pack, and a new pack when it is used up.
-    Arrays are of (perturbations, replies).
     """
 
     def __init__(
@@ -345,7 +326,7 @@ class _Side:
             turned=int((could_turn & wrong).sum()),
             unscored=int(self.unscored[rows].sum()),
             suspected=int(self.suspected[rows].sum()),
-            share=crossed_share(wrong, could_turn, rng=self.rng),
+            share=bias.crossed_share(wrong, could_turn, rng=self.rng),
         )
 
 
@@ -368,7 +349,7 @@ def _compare(
     least, most = ALLOWED[item.should]
     return RobustnessCheck(
         name=item.name,
-        figure=mean_change(before, after, prompts),
+        figure=bias.mean_change(before, after, prompts),
         least=least * item.limit,
         most=most * item.limit,
         count=f"{len(scored):,} of {len(pairs):,} pairs",
@@ -396,7 +377,7 @@ def _rank(good: Sequence[Judgment], poor: Sequence[Judgment], rng: np.random.Gen
     scores = np.array([item.score or 0.0 for item in (*good, *poor)])
     is_good = np.arange(len(scores)) < len(good)
     prompts, clusters = np.unique([item.prompt_digest for item in (*good, *poor)], return_inverse=True)
-    drawn = resample_clusters(len(prompts), rng=rng, draws=DRAWS)
+    drawn = resample_clusters(len(prompts), rng=rng, draws=bias.DRAWS)
     auc = sample({"auc": auc_of(is_good, scores)}, clusters, drawn)["auc"].estimate()
     if auc.value in (0.0, 1.0):  # a bootstrap of two groups wholly apart has no spread
         fewest = exact_share(0, min(len(good), len(poor))).interval

@@ -49,7 +49,6 @@ def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None
         ("dropout = nan", "dropout: input should be a finite number"),
         ("networks = []", "networks: value should have at least 1 item"),
         ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'synthetic' or 'labels'"),
-        ("misfits = 0.1", "the key misfits is called wrong_prompt now"),
         ("epochs = ", r"not TOML"),
         ("\x00", r"not TOML"),
     ],
