@@ -45,12 +45,12 @@ def serve(judge_name: str, calibration: str | None, host: str, port: int, key_en
     from empathy_judge.judge.base import load_both_units
     from empathy_judge.judge.llm.http_client import Key
     from empathy_judge.server.app import make_app
-    from empathy_judge.server.middleware import is_loopback, own_hosts
+    from empathy_judge.server.middleware import own_hosts
     from empathy_judge.server.process import make_server, open_socket, url_of
     from empathy_judge.server.served_judge import ServedJudge
 
     key = Key(key_env)
-    if not key_env and not is_loopback(host):
+    if not key_env and own_hosts(host) is None:
         raise UserError(
             f"--host {host}: others could use this server. Set --key-env to the environment variable with a "
             "key, or omit --host to serve this machine only"

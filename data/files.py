@@ -57,7 +57,6 @@ LARGEST_BODY: Final = MB  # bytes of a request
 MOST_EXCHANGES: Final = 256  # in a request
 LONGEST_EXCHANGE: Final = 200_000  # characters of all its texts together
 MOST_QUEUED: Final = 512  # runs of the judge's network accepted at once
-MOST_ALTERNATIVES: Final = 20  # of `top_logprobs`
 MOST_CONNECTIONS: Final = 512  # and as many that wait to be accepted
 MOST_OPEN_FILES: Final = 8192
 IDLE_SECONDS: Final = 30.0  # for a whole request to arrive, or an answer to be read

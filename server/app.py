@@ -23,7 +23,7 @@ from empathy_judge.server import chat_completions
 from empathy_judge.server.middleware import Metrics, RequestRefused, log, place_of, send_page
 from empathy_judge.server.requests import Objects, StrictModel, make_strict_app, read_row
 from empathy_judge.server.served_judge import BadJudgment, ServedJudge
-from empathy_judge.server.work_queue import QueueFull, Task, WorkQueue
+from empathy_judge.server.work_queue import Task, WorkQueue
 
 Unit = Literal["reply", "conversation"]
 LAST_SECONDS: Final = 3.0  # to finish the runs under way at shutdown
@@ -65,7 +65,7 @@ REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class ScoreAnswer(BaseModel):
-    """The rows that `score` writes, in the order of the exchanges, with the judge's caveats."""
+    """The rows that `score` writes, with the judge's caveats."""
 
     judge: dict[str, str]  # name and version
     calibration: str | None
@@ -88,14 +88,12 @@ def make_app(
     *,
     conversations: ServedJudge | None = None,
     queue: int = MOST_QUEUED,
-    max_exchanges: int = MOST_EXCHANGES,
-    max_body: int = LARGEST_BODY,
     hosts: frozenset[str] | None = None,
     key: str = "",
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Make the server as an ASGI application; `conversations` judges whole conversations."""
-    service = JudgmentService(served, conversations or served, queue=queue, max_exchanges=max_exchanges)
+    service = JudgmentService(served, conversations or served, queue=queue)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -110,7 +108,7 @@ def make_app(
             each.judge.close()
 
     about: dict[str, Any] = {"title": "empathy-judge", "version": served.judge.version, "lifespan": lifespan}
-    app = make_strict_app(max_body=max_body, hosts=hosts, key=key, metrics=service.metrics, **about)
+    app = make_strict_app(max_body=LARGEST_BODY, hosts=hosts, key=key, metrics=service.metrics, **about)
     _add_routes(app, service)
     return app
 
@@ -118,10 +116,7 @@ def make_app(
 class JudgmentService:
     """Judges the exchanges of requests in the threads of the queue."""
 
-    def __init__(
-        self, served: ServedJudge, conversations: ServedJudge, *, queue: int, max_exchanges: int
-    ) -> None:
-        self.max_exchanges = max_exchanges
+    def __init__(self, served: ServedJudge, conversations: ServedJudge, *, queue: int) -> None:
         self.queue = WorkQueue(threads=served.judge.concurrency, most=queue)
         self.metrics = Metrics(queue_length=lambda: self.queue.held)
         self.units = {None: served, served.judge.unit: served, conversations.judge.unit: conversations}
@@ -154,8 +149,8 @@ class JudgmentService:
 
     def read_exchanges(self, rows: Sequence[dict[str, Any]]) -> list[Exchange]:
         """Check exchanges as a file's rows are checked."""
-        if len(rows) > self.max_exchanges:
-            problem = f"{len(rows)}; at most {self.max_exchanges} are accepted per request"
+        if len(rows) > MOST_EXCHANGES:
+            problem = f"{len(rows)}; at most {MOST_EXCHANGES} are accepted per request"
             raise RequestRefused.of_field("exchanges", problem)
         exchanges: dict[str, Exchange] = {}
         for index, row in enumerate(rows):
@@ -167,17 +162,8 @@ class JudgmentService:
         return list(exchanges.values())
 
     async def run(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
-        """Return the results of tasks, unless the queue is full or the client leaves."""
-        wanted = sum(task.runs for task in tasks)
-        if wanted > self.queue.most:
-            message = f"this needs {wanted} judgments, and at most {self.queue.most} may wait; send fewer"
-            raise RequestRefused(400, message)
-        try:
-            job = self.queue.put(tasks)
-        except QueueFull as full:
-            message = f"too many exchanges are waiting; try again in {full.seconds} s"
-            after = {"Retry-After": str(full.seconds)}
-            raise RequestRefused(503, message, code="queue_full", headers=after) from None
+        """Return the results of tasks, unless the client leaves."""
+        job = self.queue.put(tasks)
         gone = asyncio.ensure_future(_wait_until_gone(request))
         results = asyncio.gather(*map(asyncio.wrap_future, job.results))
         # Marked as retrieved: asyncio logs an error, with its message, that nobody waits for.
@@ -199,7 +185,7 @@ class JudgmentService:
             job.drop()
         raise RequestRefused(499, "the client left")
 
-    async def score(self, request: Request, body: ScoreBody) -> dict[str, Any]:
+    async def score(self, request: Request, body: ScoreBody) -> Response:
         """Judge exchanges into rows, with the parts of their replies where `explain` is set."""
         served = self.of_unit(body.unit)
         if body.explain:
@@ -213,16 +199,15 @@ class JudgmentService:
         rows = await self.run(request, [Task(partial(row, each), runs(each)) for each in exchanges])
         for label in (row["label"] for row in rows):
             self.metrics.count_judgment(label)
-        return {**served.about(rows), "judgments": rows}
+        return _send_json({**served.about(rows), "judgments": rows})
 
-    async def shares(self, request: Request, body: SharesBody) -> dict[str, Any]:
+    async def shares(self, request: Request, body: SharesBody) -> Response:
         """Aggregate judgments into the shares of each model."""
         task = Task(partial(self.of_unit(body.unit).shares, body.judgments, seed=body.seed))
-        summary: dict[str, Any]
         (summary,) = await self.run(request, [task])
-        return summary
+        return _send_json(summary)
 
-    async def complete(self, request: Request, body: chat_completions.ChatRequest) -> dict[str, Any]:
+    async def complete(self, request: Request, body: chat_completions.ChatRequest) -> Response:
         """Judge one exchange, and answer as a chat model does."""
         model = self.find_model(body.model)
         answer = chat_completions.read_format(body)
@@ -231,17 +216,12 @@ class JudgmentService:
         (judgment,) = await self.run(request, [task])
         self.metrics.count_judgment(judgment.label)
         name = f"{model.judge.name} {model.judge.version}"
-        return chat_completions.write_completion(body, answer, judgment, name)
+        return _send_json(chat_completions.write_completion(body, answer, judgment, name))
 
 
 async def _wait_until_gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _returns(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the arguments of a route that describe its answer."""
-    return {"responses": {200: {"model": answer}, **REFUSALS}, "response_model": None}
 
 
 def _send_json(row: dict[str, Any]) -> Response:
@@ -250,17 +230,14 @@ def _send_json(row: dict[str, Any]) -> Response:
 
 
 def _add_routes(app: FastAPI, service: JudgmentService) -> None:
-    @app.post("/v1/score", **_returns(ScoreAnswer))
-    async def score(request: Request, body: ScoreBody) -> Response:
-        return _send_json(await service.score(request, body))
-
-    @app.post("/v1/shares", **_returns(SharesAnswer))
-    async def shares(request: Request, body: SharesBody) -> Response:
-        return _send_json(await service.shares(request, body))
-
-    @app.post("/v1/chat/completions", **_returns(chat_completions.Completion))
-    async def complete(request: Request, body: chat_completions.ChatRequest) -> Response:
-        return _send_json(await service.complete(request, body))
+    for path, route, answer in (
+        ("/v1/score", service.score, ScoreAnswer),
+        ("/v1/shares", service.shares, SharesAnswer),
+        ("/v1/chat/completions", service.complete, chat_completions.Completion),
+    ):
+        responses = {200: {"model": answer}, **REFUSALS}
+        app.post(path, responses=responses, response_model=None)(route)
+    app.get("/v1/models/{name}", responses=REFUSALS)(service.describe_model)
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
@@ -269,10 +246,6 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": list(map(service.describe_model, service.models))}
-
-    @app.get("/v1/models/{name}", responses=REFUSALS)
-    async def model(name: str) -> dict[str, Any]:
-        return service.describe_model(name)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -284,11 +257,7 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
 
 
 def page_html(nonce: str) -> str:
-    """Return the page to try the judge.
-
-    >>> page_html("b2s=").count('nonce="b2s="')
-    2
-    """
+    """Return the page to try the judge."""
     parts = _page_parts()
     return Template(parts["page"]).substitute(parts, nonce=nonce)
 

@@ -2,72 +2,56 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from math import log
 from secrets import token_hex
 from time import time
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
-from empathy_judge.data.files import LONGEST_OPTION, MOST_ALTERNATIVES, MOST_FIELDS
+from empathy_judge.data.files import LONGEST_OPTION, MOST_FIELDS
 from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
+from empathy_judge.server import requests
 from empathy_judge.server.middleware import RequestRefused
-from empathy_judge.server.requests import Messages, StrictModel, join_messages, parse_object, read_row
 
+JsonSchema = Mapping[str, Any]
 GOOD: Final = LABELS[-1]
-LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0
 LABEL_NAMES: Final = ("label", "rating", "verdict", "category", "choice", "grade")
 SAMPLE: Final = judgment_of(Exchange(id="", prompt="", response=""), {"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
 MOST_ON_SCALE: Final = 1e9
 KINDS: Final = {"label": "string", "score": "number", "pass": "boolean", "reason": "string"}
 # The fields that tools look for in JSON without a schema.
-TOOL_SCHEMA: Final = {
+TOOL_SCHEMA: Final[JsonSchema] = {
     "properties": {name: {"type": KINDS.get(name, "object")} for name in (*KINDS, "probabilities")}
 }
 FILLABLE: Final = "labels (an enum), booleans, numbers, texts and probabilities by label"
 
 
-class AnswerSchema(StrictModel):
+class AnswerSchema(requests.StrictModel):
     """The JSON Schema of an answer."""
 
     content: dict[str, Any] = Field(alias="schema")
 
 
-class ResponseFormat(StrictModel):
+class ResponseFormat(requests.StrictModel):
     """A label as text, or JSON."""
 
     type: str
     json_schema: AnswerSchema | None = None
 
 
-class FunctionDefinition(StrictModel):
-    """A function that the answer may call."""
-
-    name: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
-
-
-class FunctionTool(StrictModel):
-    """A tool that is a function; to choose one, its name is enough."""
-
-    function: FunctionDefinition
-
-
-class ChatRequest(StrictModel):
+class ChatRequest(requests.StrictModel):
     """An exchange in the messages, and the format of the answer.
 
     The messages end with the assistant's reply. Or the last one is a user's, and its whole text is a JSON
     object with `prompt` and `response`, and optionally `situation`, `emotion` and `dialogue`. Instructions
-    are not read: the judge has its own rubric. `response_format` or `tools` set the format.
+    are not read: the judge has its own rubric.
     """
 
     model: str
-    messages: Messages = Field(min_length=1)
+    messages: requests.Messages = Field(min_length=1)
     response_format: ResponseFormat | None = None
-    tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
-    tool_choice: str | FunctionTool | None = None
+    tools: requests.Objects | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
     n: int | None = None
     stream: bool | None = None
 
@@ -84,71 +68,51 @@ class Completion(BaseModel):
     judgment: dict[str, Any]
 
 
-class AnswerFormat(NamedTuple):
-    """The format of an answer: the fields of a `schema`, in a call of `tool`; a label without a schema."""
-
-    schema: Mapping[str, Any] | None = None
-    tool: str = ""
-
-
 def read_chat(request: ChatRequest) -> Exchange:
     """Read the exchange to judge."""
-    for name, value, only in (("stream", request.stream, False), ("n", request.n, 1)):
-        if value not in (None, only):
+    for name, only in (("stream", False), ("logprobs", False), ("tools", []), ("n", 1)):
+        if getattr(request, name) not in (None, only):
             raise RequestRefused.of_field(name, "not supported; leave it out")
     if request.messages[-1].role != "user":
-        return read_row(join_messages(request.messages, "messages"), place="messages")
+        return requests.read_row(requests.join_messages(request.messages, "messages"), place="messages")
     place = f"messages.{len(request.messages) - 1}.content"
     try:
-        row = parse_object(request.messages[-1].content.encode())
+        row = requests.parse_object(request.messages[-1].content.encode())
     except RequestRefused as refused:
         expected = "a JSON object with prompt and response, or messages that end with the assistant's reply"
         raise RequestRefused.of_field(place, f"expected {expected}: {refused.detail}") from None
-    return read_row(row, place=place)
+    return requests.read_row(row, place=place)
 
 
-def read_format(request: ChatRequest) -> AnswerFormat:
-    """Read the format of the answer, and refuse one that no judgment fits."""
-    wanted, choice, answer = request.response_format, request.tool_choice, AnswerFormat()
-    if request.tools and choice != "none":
-        name = choice.function.name if isinstance(choice, FunctionTool) else None
-        named = [tool.function for tool in request.tools if name in (None, tool.function.name)]
-        if len(named) != 1:
-            raise _unsupported("tools", "set tool_choice to the function to call")
-        answer = AnswerFormat(named[0].parameters, tool=named[0].name)
-    elif wanted is not None and wanted.type == "json_schema":
+def read_format(request: ChatRequest) -> JsonSchema | None:
+    """Read the schema of the answer, None for a label; refuse one that no judgment fits."""
+    wanted, schema = request.response_format, None
+    if wanted is not None and wanted.type == "json_schema":
         if wanted.json_schema is None:
             raise _unsupported("response_format", "json_schema: missing")
-        answer = AnswerFormat(wanted.json_schema.content)
+        schema = wanted.json_schema.content
     elif wanted is not None and wanted.type == "json_object":
-        answer = AnswerFormat(TOOL_SCHEMA)
-    _write_text(answer, SAMPLE, "")  # raises where a field cannot be filled in
-    return answer
+        schema = TOOL_SCHEMA
+    _write_text(schema, SAMPLE, "")  # raises where a field cannot be filled in
+    return schema
 
 
 def write_completion(
-    request: ChatRequest, answer: AnswerFormat, judgment: Judgment, judge: str
+    request: ChatRequest, schema: JsonSchema | None, judgment: Judgment, judge: str
 ) -> dict[str, Any]:
     """Write the completion; an unscored exchange is a refusal, so that no tool takes it for a grade."""
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-    finish, logprobs = "stop", None
     if judgment.probabilities is None:
         message["refusal"] = f"unscored: {judgment.unscored}"
-    elif answer.tool:
-        call = {"name": answer.tool, "arguments": _write_text(answer, judgment, judge)}
-        message["tool_calls"] = [{"id": f"call_{token_hex(8)}", "type": "function", "function": call}]
-        finish = "tool_calls"
     else:
-        message["content"] = _write_text(answer, judgment, judge)
-        if request.logprobs and answer.schema is None:
-            logprobs = {"content": [_write_logprobs(judgment, request.top_logprobs or 0)], "refusal": None}
+        message["content"] = _write_text(schema, judgment, judge)
     tokens = int((judgment.usage or {}).get("input_tokens", 0))
     return {
         "id": f"chatcmpl-{token_hex(12)}",
         "object": "chat.completion",
         "created": int(time()),
         "model": request.model,
-        "choices": [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish}],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens},
         "judgment": {
             name: getattr(judgment, name) for name in ("label", "score", "probabilities", "unscored")
@@ -156,29 +120,17 @@ def write_completion(
     }
 
 
-def _write_logprobs(judgment: Judgment, count: int) -> dict[str, Any]:
-    """Return the label as a token, with the `count` likeliest labels as alternatives."""
-    probabilities = judgment.probabilities or {}
-
-    def write(label: str) -> dict[str, Any]:
-        logprob = log(probabilities[label]) if probabilities[label] > 0 else LEAST_LOGPROB
-        return {"token": label, "logprob": logprob, "bytes": list(label.encode())}
-
-    likeliest = sorted(probabilities, key=lambda label: -probabilities[label])[:count]
-    return {**write(judgment.label or ""), "top_logprobs": list(map(write, likeliest))}
-
-
-def _write_text(answer: AnswerFormat, judgment: Judgment, judge: str) -> str:
+def _write_text(schema: JsonSchema | None, judgment: Judgment, judge: str) -> str:
     """Return the label, or JSON with the fields of the schema."""
     assert judgment.probabilities is not None and judgment.label is not None
-    if answer.schema is None:
+    if schema is None:
         return judgment.label
     parts = ", ".join(f"{label} {part:.0%}" for label, part in judgment.probabilities.items())
     reason = f"{judge}: {parts}. {judgment.rationale or ''}".strip()
-    return json.dumps(_fill_schema(answer.schema, judgment, reason))
+    return json.dumps(_fill_schema(schema, judgment, reason))
 
 
-def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> dict[str, Any]:
+def _fill_schema(schema: JsonSchema, judgment: Judgment, reason: str) -> dict[str, Any]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not 0 < len(properties) <= MOST_FIELDS:
         raise _unsupported("response_format", f"the schema must have 1 to {MOST_FIELDS} properties")
@@ -193,7 +145,7 @@ def _fill_schema(schema: Mapping[str, Any], judgment: Judgment, reason: str) -> 
     return filled
 
 
-def _fill_field(name: str, schema: Mapping[str, Any], judgment: Judgment, reason: str) -> Any:
+def _fill_field(name: str, schema: JsonSchema, judgment: Judgment, reason: str) -> Any:
     """Return a field's value by what its schema allows; None where no judgment has such a value."""
     if choices := _listed(schema.get("enum")):
         by_label = _find_labels(choices)
@@ -230,7 +182,7 @@ def _find_labels(options: Sequence[Any]) -> dict[Any, Any]:
     return {label: options[names.index(label)] for label in LABELS}
 
 
-def _resolve(described: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(described: Any, schema: JsonSchema) -> Mapping[str, Any]:
     """Return a property's schema, with references and the null of an optional field resolved."""
     for _ in range(4):
         if not isinstance(described, Mapping):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from fastapi.exceptions import HTTPException, RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -35,7 +35,8 @@ class RequestRefused(HTTPException):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(status, message, headers)
-        self.error = {"message": message, "type": _kind_of(status), "param": param, "code": code}
+        kind = KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+        self.error = {"message": message, "type": kind, "param": param, "code": code}
 
     @classmethod
     def of_field(cls, field: str, problem: str, *, code: str | None = None) -> "RequestRefused":
@@ -47,10 +48,6 @@ class RequestRefused(HTTPException):
         # Escaped to ASCII: the message may quote a lone surrogate, which UTF-8 cannot hold.
         body = json.dumps({"error": self.error})
         return Response(body, self.status_code, self.headers, media_type="application/json")
-
-
-def _kind_of(status: int) -> str:
-    return KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
 
 
 async def send_refused(_: Request, error: Exception) -> Response:
@@ -72,20 +69,14 @@ class Metrics:
     """Counts and times for Prometheus, without any text; each server has its own registry."""
 
     def __init__(self, *, queue_length: Callable[[], int]) -> None:
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self._requests = Counter(
-            "empathy_requests", "Requests answered.", ["path", "status"], registry=registry
-        )
-        self._seconds = Histogram(
-            "empathy_request_seconds",
-            "Time to answer a request.",
-            ["path"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self._judgments = Counter("empathy_judgments", "Judgments made.", ["label"], registry=registry)
-        held = Gauge("empathy_queue_judgments", "Judgments accepted and not yet made.", registry=registry)
+        self._registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self._registry}
+        ProcessCollector(**own)
+        self._requests = Counter("empathy_requests", "Requests answered.", ["path", "status"], **own)
+        seconds = "Time to answer a request."
+        self._seconds = Histogram("empathy_request_seconds", seconds, ["path"], buckets=SECONDS, **own)
+        self._judgments = Counter("empathy_judgments", "Judgments made.", ["label"], **own)
+        held = Gauge("empathy_queue_judgments", "Judgments accepted and not yet made.", **own)
         held.set_function(queue_length)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
@@ -173,32 +164,22 @@ class RequestChecks:
 
 
 def host_of(header: bytes) -> str:
-    """Return a Host header without its port.
-
-    >>> host_of(b"LocalHost:8321"), host_of(b"[::1]:8321"), host_of(b"[::1]")
-    ('localhost', '[::1]', '[::1]')
-    """
+    """Return a Host header without its port."""
     text = header.decode("latin-1").strip().lower()
     return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]
 
 
 def own_hosts(host: str) -> frozenset[str] | None:
-    """Return the Host headers that a server on this address accepts; None for all."""
-    if not is_loopback(host):
-        return None
-    return LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
+    """Return the Host headers that a server on this address accepts; None for all, if others can reach it.
 
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address.
-
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
-    [True, True, True, False, False]
+    >>> [own_hosts(host) is None for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [False, False, False, True, True]
     """
     try:
-        return ip_address(host).is_loopback
+        is_loopback = ip_address(host).is_loopback
     except ValueError:
-        return host.lower() == "localhost"
+        is_loopback = host.lower() == "localhost"
+    return LOOPBACK | {f"[{host}]" if ":" in host else host.lower()} if is_loopback else None
 
 
 def send_page(render: Callable[[str], str]) -> Response:

@@ -31,10 +31,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
-        # Without the address that Python appends; an unknown host name has a number below 0.
-        number = error.errno or 0
-        why = os.strerror(number) if number > 0 else error.strerror or str(error)
-        message = f"{host}, port {port}: {why.lower()}; choose another with --host or --port"
+        why = str(error.strerror or error).partition(" (")[0].lower()  # without the address again
+        message = f"{host}, port {port}: {why}; choose another with --host or --port"
         raise OperationalError(message) from error
     # asyncio sets this only on sockets that it opens; without it an answer takes 40 ms longer.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -53,8 +51,8 @@ class LimitedConnection(H11Protocol):
     It is closed at once where there are more than `most_connections`.
     """
 
-    idle_seconds = IDLE_SECONDS
-    most_connections = MOST_CONNECTIONS
+    idle_seconds: float
+    most_connections: int
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection and check it from now on, or abort it."""
@@ -78,20 +76,9 @@ class LimitedConnection(H11Protocol):
             accepted = self.transport.get_extra_info("socket")
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.transport.abort()
-            return
-        if self.cycle is cycle and (cycle is None or cycle.response_complete):
+        elif self.cycle is cycle and (cycle is None or cycle.response_complete):
             self.transport.close()
         self._check_later()
-
-
-def _count_files() -> int:
-    """Return how many files may be open at once, after asking the system for enough."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    now, most = (MOST_OPEN_FILES if limit == resource.RLIM_INFINITY else limit for limit in limits)
-    wanted = min(most, MOST_OPEN_FILES)
-    if now < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limits[1]))
-    return max(now, wanted)
 
 
 def make_server(
@@ -106,12 +93,14 @@ def make_server(
     Requests beyond `most_connections` get 503; connections beyond half of the files that may be open are
     closed. After the first signal the server has `deadline` seconds.
     """
-    # The event loop accepts up to `backlog` connections, several times, before the first is closed.
-    files = _count_files()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = MOST_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MOST_OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     limits = {"idle_seconds": idle_seconds, "most_connections": files // 2}
     config = uvicorn.Config(
         app,
         http=type("Connection", (LimitedConnection,), limits),
+        # The event loop accepts so many connections, several times, before the first is closed.
         backlog=max(1, min(MOST_CONNECTIONS, files // 16)),
         limit_concurrency=most_connections,
         timeout_graceful_shutdown=deadline,  # type: ignore[arg-type]

@@ -12,16 +12,9 @@ from typing import Any
 
 from empathy_judge.data.files import LONGEST_RETRY
 from empathy_judge.judge.base import IS_CANCELLED
+from empathy_judge.server.middleware import RequestRefused
 
 NEW = 0.1  # weight of the newest task in the mean time of a run
-
-
-class QueueFull(Exception):
-    """No room for this request now; `seconds` is the expected time until there is."""
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"no room for {seconds} s")
-        self.seconds = seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +69,18 @@ class WorkQueue:
             worker.join(max(0.0, until - monotonic()))
 
     def put(self, tasks: Sequence[Task]) -> Job:
-        """Accept all of a request's tasks, or none (`QueueFull`)."""
+        """Accept all of a request's tasks, or refuse the request."""
         wanted = sum(task.runs for task in tasks)
+        if wanted > self.most:
+            message = f"this needs {wanted} judgments, and at most {self.most} may wait; send fewer"
+            raise RequestRefused(400, message)
         with self._lock:
             excess = self.held + wanted - self.most
             if excess > 0:
-                seconds = ceil(excess * self._seconds_a_run / self.threads)
-                raise QueueFull(min(max(1, seconds), LONGEST_RETRY))
+                needed = ceil(excess * self._seconds_a_run / self.threads)
+                seconds = min(max(1, needed), LONGEST_RETRY)
+                message = f"too many exchanges are waiting; try again in {seconds} s"
+                raise RequestRefused(503, message, code="queue_full", headers={"Retry-After": str(seconds)})
             self.held += wanted
         job = Job([Future() for _ in tasks])
         for task, result in zip(tasks, job.results, strict=True):

@@ -69,25 +69,16 @@ def run(command: list[str], folder: Path, **environment: str) -> "subprocess.Com
     )
 
 
-def numbers(line: str) -> list[float]:
-    return [float(number) for number in NUMBER.findall(line)]
-
-
-@clients
 @pytest.mark.slow
-def test_langchain(server: str, judgment: dict[str, Any], tmp_path: Path) -> None:
-    (decided,) = run_section("LangChain", str(find_clients()), server, tmp_path)
-    expected = [(judgment["score"] - 1) / 2, *judgment["probabilities"].values()]
-    assert numbers(decided) == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.skipif(not find_spec("litellm"), reason="litellm is not installed: the extra `prompted`")
-@pytest.mark.slow
-def test_litellm(server: str, judgment: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", [pytest.param("LangChain", marks=clients), "LiteLLM"])
+def test_chat_clients(tool: str, server: str, judgment: dict[str, Any], tmp_path: Path) -> None:
+    python = find_clients() if tool == "LangChain" else sys.executable
+    if tool == "LiteLLM" and not find_spec("litellm"):
+        pytest.skip("litellm is not installed: the extra `prompted`")
     local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # else it asks the network for prices
-    (decided,) = run_section("LiteLLM", sys.executable, server, tmp_path, **local)
+    (decided,) = run_section(tool, str(python), server, tmp_path, **local)
     expected = [(judgment["score"] - 1) / 2, *judgment["probabilities"].values()]
-    assert numbers(decided) == pytest.approx(expected, abs=1e-6)
+    assert [float(number) for number in NUMBER.findall(decided)] == pytest.approx(expected, abs=1e-6)
 
 
 @clients

@@ -61,34 +61,11 @@ def test_without_a_unit_the_last_reply_is_judged(client: httpx.Client) -> None:
 
 
 def test_other_wires_name_the_model_of_conversations(client: httpx.Client) -> None:
-    (row,) = client.post("/v1/score", json={"exchanges": CHATS[:1], "unit": "conversation"}).json()[
-        "judgments"
-    ]
+    whole = {"exchanges": CHATS[:1], "unit": "conversation"}
+    (row,) = client.post("/v1/score", json=whole).json()["judgments"]
     chat = {"model": "conversation", "messages": messages(KIND)}
     assert client.post("/v1/chat/completions", json=chat).json()["judgment"]["score"] == row["score"]
-    models = client.get("/v1/models").json()["data"]
-    assert {model["id"]: model["unit"] for model in models} == {
-        "classifier": "reply",
-        "conversation": "conversation",
-    }
-    unknown = client.post("/v1/chat/completions", json={**chat, "model": "other"})
-    assert unknown.status_code == 404
-    assert "'classifier' and 'conversation'" in unknown.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("exchange", "unit", "says"),
-    [
-        ({"messages": messages(KIND)[:-1]}, "conversation", "the assistant's reply"),
-        ({"messages": messages(KIND)[1:2]}, "conversation", "a user's message"),
-        ({"messages": []}, "conversation", "exchanges.0.messages"),
-        ({"messages": messages(KIND)}, "talk", "unit"),
-        ({"prompt": "I won!"}, "conversation", "response"),
-    ],
-)
-def test_what_is_no_conversation_is_refused(
-    client: httpx.Client, exchange: dict[str, Any], unit: str, says: str
-) -> None:
-    answer = client.post("/v1/score", json={"exchanges": [exchange], "unit": unit})
-    assert answer.status_code == 400
-    assert says in answer.json()["error"]["message"]
+    models = {model["id"]: model["unit"] for model in client.get("/v1/models").json()["data"]}
+    assert models == {"classifier": "reply", "conversation": "conversation"}
+    unknown = client.post("/v1/score", json={**whole, "unit": "talk"})
+    assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "unit")

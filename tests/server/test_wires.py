@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from repository import ROOT
 from served import WaitingJudge, ask, exchanges, serving
 
+import empathy_judge as ej
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import GOOD_ABOVE
-from empathy_judge.data.tables import read_exchanges
+from empathy_judge.data.tables import read_exchange
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.explanation import explain
 from empathy_judge.server import app
@@ -27,36 +28,27 @@ JUDGE = "classifier"
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rows() -> list[dict[str, Any]]:
     """Six samples: two with all their context, two bare, two with earlier turns."""
-    path = tmp_path_factory.mktemp("rows") / "responses.jsonl"
-    samples = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()[:6]]
-    for row in samples[2:]:
+    rows = read_lines(SAMPLES)[:6]
+    for row in rows[2:]:
         row.pop("emotion"), row.pop("situation")
-    for row in samples[4:]:
+    for row in rows[4:]:
         row["dialogue"] = [{"speaker": "speaker", "text": "Hi."}, {"speaker": "listener", "text": "Hello!"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in samples), encoding="utf-8")
-    return path
+    return rows
 
 
 @pytest.fixture(scope="module")
-def scored(rows: Path) -> list[dict[str, Any]]:
+def scored(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What `score` writes of them."""
-    out = rows.parent / "run"
-    done = CliRunner().invoke(cli.main, ["score", str(rows), "--judge", JUDGE, "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in (out / "judgments.jsonl").read_text(encoding="utf-8").splitlines()]
+    run = ej.score(rows, JUDGE, out=tmp_path_factory.mktemp("scored") / "run")
+    assert run.folder is not None
+    return read_lines(run.folder / "judgments.jsonl")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serving(load_judge(JUDGE)) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def client(server: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server, timeout=60) as client:
+def client() -> Iterator[httpx.Client]:
+    with serving(load_judge(JUDGE)) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 
@@ -64,8 +56,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_score_gives_the_very_rows(client: httpx.Client, rows: Path, scored: list[dict[str, Any]]) -> None:
-    answer = client.post("/v1/score", json={"exchanges": read_lines(rows)})
+def test_score_gives_the_very_rows(client: httpx.Client, rows: Any, scored: list[dict[str, Any]]) -> None:
+    answer = client.post("/v1/score", json={"exchanges": rows})
     assert answer.status_code == 200
     told = answer.json()
     assert told["judgments"] == scored
@@ -75,15 +67,15 @@ def test_score_gives_the_very_rows(client: httpx.Client, rows: Path, scored: lis
 
 
 def test_explanations_are_those_of_the_command(
-    client: httpx.Client, scored: list[dict[str, Any]], rows: Path
+    client: httpx.Client, scored: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> None:
-    row = read_lines(rows)[0]
+    row = rows[0]
     answer = client.post("/v1/score", json={"exchanges": [row], "explain": True}).json()
     (judgment,) = answer["judgments"]
     parts = judgment.pop("parts")
     assert judgment == scored[0]
     assert "".join(part["text"] for part in parts) == row["response"]
-    expected = explain(load_judge(JUDGE), next(iter(read_exchanges(rows))))
+    expected = explain(load_judge(JUDGE), read_exchange(row, line=1))
     assert [part["effect"] for part in parts] == [part.effect for part in expected.parts]
 
 

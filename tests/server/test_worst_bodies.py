@@ -67,7 +67,6 @@ VALUES: Bodies = {
         repeat(f'{{"model":"prompted","messages":[{MESSAGE}', f",{MESSAGE}", "]}"),
         [
             repeat('{"model":"prompted","messages":[7', ",7", "]}"),
-            repeat(f'{CHAT}"tools":[7', ",7", "]}"),
             two_lists(SCHEMA, '"a%d":{}', '},"required":[', '"b%d"', "]}}}}"),
             two_lists(SCHEMA, '"a%d":{"$ref":"x"}', '},"$defs":{"x":{"anyOf":[', "%d", "]}}}}}}"),
             repeat(f'{SCHEMA}{FIELDS}}},"$defs":{{"x":{{"enum":[1', ",1", "]}}}}}}"),
