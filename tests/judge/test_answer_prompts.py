@@ -32,21 +32,15 @@ def chat_body(content: Any = WARM, finish: str = "stop", **message: Any) -> dict
 
 
 def write_prompts(path: Path, count: int) -> Path:
-    rows = [
-        {"id": f"p{n}", "prompt": f"I lost {n} coins.", "emotion": "sad", "note": n} for n in range(count)
-    ]
-    write_rows(path, rows)
+    about = {"emotion": "sad", "note": 3}
+    write_rows(path, [{"id": f"p{n}", "prompt": f"I lost {n} coins.", **about} for n in range(count)])
     return path
 
 
-def ask(
-    prompts: Path, folder: Path, base_url: str, *, limit: int | None = None, **settings: Any
-) -> FinishedRun:
+def ask(prompts: Path, folder: Path, base_url: str, **settings: Any) -> FinishedRun:
     max_cost = settings.pop("max_cost", None)
-    config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, **settings})
-    responder = Responder(config)
-    plan = responder.plan(prompts)
-    return respond_to(prompts, responder, plan, folder, limit=limit, max_cost=max_cost)
+    responder = Responder(ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, **settings}))
+    return respond_to(prompts, responder, responder.plan(prompts), folder, max_cost=max_cost)
 
 
 def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> None:
@@ -72,10 +66,7 @@ def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> N
         (chat_body(None, refusal="No."), "refused: by the server"),
         (chat_body("I'm sorry, but I can't assist with that request."), "refused: by the model"),
         (chat_body("I cannot help with this."), "refused: by the model"),
-        (
-            chat_body("As an AI language model, I am unable to engage in this conversation."),
-            "refused: by the model",
-        ),
+        (chat_body("As an AI language model, I am unable to help with that."), "refused: by the model"),
         (chat_body("x" * 100_001), "too long: more than 100,000 characters"),
     ],
 )
@@ -101,10 +92,9 @@ def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp
         return Answer(body={**body, "model": "m-2026-01-02"})
 
     prompts = write_prompts(tmp_path / "p.jsonl", 6)
+    settings = {"name": "ours", "temperature": 0.3, "seed": 4, "prices": PRICES}
     with ScriptedServer(script) as server:
-        done = ask(
-            prompts, tmp_path / "run", server.base_url, name="ours", temperature=0.3, seed=4, prices=PRICES
-        )
+        done = ask(prompts, tmp_path / "run", server.base_url, **settings)
     rows = list(read_exchanges(done.folder / "responses.jsonl"))
     assert [row.id for row in rows] == [f"p{n}" for n in range(6)]
     assert rows[3].response.endswith("3 coins.")
@@ -114,13 +104,16 @@ def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp
     assert (sent["model"], sent["temperature"], sent["seed"], sent["max_tokens"]) == ("m", 0.3, 4, 512)
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert {key: manifest[key] for key in manifest.keys() - {"digest", "files", "format"}} == done.manifest
-    assert manifest["counts"] == {"prompts": 6, "responses": 6, "failed": 0}
-    assert manifest["served"] == {"m-2026-01-02": 6}
-    assert (manifest["model"], manifest["asked_for"], manifest["style"]) == ("ours", "m", "empathy")
-    assert manifest["decoding"] == {"temperature": 0.3, "max_tokens": 512, "seed": 4, "extra_body": {}}
-    assert manifest["cost"] == pytest.approx(6 * 205e-6)
-    assert manifest["tokens"] == {"input": 1200, "output": 30}
-    assert manifest["words"] == {"mean": 23.0, "too_long": 0}
+    expected = {
+        "counts": {"prompts": 6, "responses": 6, "failed": 0},
+        "served": {"m-2026-01-02": 6},
+        **{"model": "ours", "asked_for": "m", "style": "empathy"},
+        "decoding": {"temperature": 0.3, "max_tokens": 512, "seed": 4, "extra_body": {}},
+        "cost": pytest.approx(6 * 205e-6),
+        "tokens": {"input": 1200, "output": 30},
+        "words": {"mean": 23.0, "too_long": 0},
+    }
+    assert {key: manifest[key] for key in expected} == expected
 
 
 def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
@@ -171,11 +164,8 @@ def test_another_model_style_or_setting_in_a_folder_is_refused(tmp_path: Path) -
     prompts = write_prompts(tmp_path / "p.jsonl", 1)
     with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
         ask(prompts, tmp_path / "run", server.base_url)
-        for other, said in (
-            ({"model": "n"}, "model"),
-            ({"style": "plain"}, "style"),
-            ({"seed": 1}, "version"),
-        ):
+        others: list[dict[str, Any]] = [{"model": "n"}, {"style": "plain"}, {"seed": 1}]
+        for other, said in zip(others, ("model", "style", "version"), strict=True):
             with pytest.raises(UserError, match=f"has another run .*{said}"):
                 ask(prompts, tmp_path / "run", server.base_url, **other)
 

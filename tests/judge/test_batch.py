@@ -67,14 +67,11 @@ def test_submitted_then_collected_as_if_asked_directly(
     assert done.exit_code == 0, done.output
     assert [item.id for item in judged()] == [f"r{n}" for n in range(40)]
     assert score(path, "--out", "direct").exit_code == 0
-    for ours, theirs in zip(judged(), judged("direct"), strict=True):
-        same = ("id", "label", "probabilities", "score", "rationale", "unscored", "content_digest")
-        assert all(getattr(ours, name) == getattr(theirs, name) for name in same)
-        assert ours.usage["input_tokens"] == theirs.usage["input_tokens"]
-    costs = [
-        item.usage["cost"] / other.usage["cost"]
-        for item, other in zip(judged(), judged("direct"), strict=True)
-    ]
+    same = ("id", "label", "probabilities", "score", "rationale", "unscored", "content_digest")
+    pairs = list(zip(judged(), judged("direct"), strict=True))
+    assert all(getattr(ours, name) == getattr(theirs, name) for ours, theirs in pairs for name in same)
+    assert all(ours.usage["input_tokens"] == theirs.usage["input_tokens"] for ours, theirs in pairs)
+    costs = [ours.usage["cost"] / theirs.usage["cost"] for ours, theirs in pairs]
     assert costs[0] == 1 and costs[1:] == pytest.approx([0.5] * 39, rel=1e-3), "half the price"
     left = {item.name for item in Path("run").iterdir()}
     assert not any(name.startswith("batch-") for name in left) and "batch.json" in left
@@ -87,19 +84,14 @@ def test_every_request_ends_as_a_judgment_or_with_a_reason(
     server: BatchServer, write_responses: Write
 ) -> None:
     def respond(row: dict[str, Any]) -> dict[str, Any] | None:
-        number = int(row["custom_id"].split("-")[0])
-        line = answer_line(row)
-        if number % 5 == 1:
-            return None
-        if number % 5 == 2:
-            return {**line, "response": {"status_code": 400, "body": {"error": {"message": f"no {SECRET}"}}}}
-        if number % 5 == 3:
-            return {**line, "response": None, "error": {"code": "batch_expired", "message": "too late"}}
+        number, line = int(row["custom_id"].split("-")[0]), answer_line(row)
+        refusal = {"status_code": 400, "body": {"error": {"message": f"no {SECRET}"}}}
+        expiry = {"response": None, "error": {"code": "batch_expired", "message": "too late"}}
         if number == 4:
             line["custom_id"] = "400-0"  # of no request
         if number == 9:
             line["response"]["body"] = {"answers": "garbage"}
-        return line
+        return {1: None, 2: {**line, "response": refusal}, 3: line | expiry}.get(number % 5, line)
 
     server.respond, server.is_done, server.ends_as = respond, True, "expired"
     path = write_responses(30)
@@ -165,9 +157,9 @@ def test_waiting_polls_until_all_is_there_and_files_have_a_limit(
         rests.append(seconds)
         server.is_done = len(rests) == 3
 
-    monkeypatch.setattr("empathy_judge.judge.llm.batch.sleep", rest)
+    monkeypatch.setattr(requests, "sleep", rest)
     with monkeypatch.context() as small:
-        small.setattr("empathy_judge.judge.llm.batch.LARGEST_LINE", 20)
+        small.setattr(requests, "LARGEST_LINE", 20)
         done = score(path, "--batch", "--wait", "--out", "run")
         assert done.exit_code == 5 and "larger than 100 bytes" in done.stderr
     assert not list(Path("run").glob("*output*"))

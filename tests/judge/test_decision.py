@@ -73,12 +73,10 @@ def set_level(body: dict[str, Any], position: int, value: Any) -> None:
 
 
 def refuse(body: dict[str, Any], name: str) -> None:
-    if isinstance(body["answers"], list):
-        [found] = [item for item in body["answers"] if item["name"] == name]
-    else:
-        found = body["answers"][name]
-    found.clear()
-    found.update(type="refusal", name=name)
+    answers = body["answers"]
+    items = {item["name"]: item for item in answers} if isinstance(answers, list) else answers
+    items[name].clear()
+    items[name].update(type="refusal", name=name)
 
 
 # What is asked, and what becomes of the answer.
@@ -109,62 +107,44 @@ def test_the_questions_are_typed_as_the_decisions_api_has_them(open_judge: Open)
     assert sorted(score) == ["instructions", "levels", "name", "type"]
     assert [level["label"] for level in score["levels"]] == list(LABELS)
     assert all(level["description"] for level in score["levels"])
-    assert [(item["type"], item["name"]) for item in predicates] == [
-        ("predicate", name) for name in COMPONENTS
-    ]
     assert all(sorted(item) == ["instructions", "name", "type"] for item in predicates)
+    assert [item["name"] for item in predicates if item["type"] == "predicate"] == list(COMPONENTS)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda body: refuse(body, "empathy"), "refused"),
-        (lambda body: set_level(body, 1, math.nan), "no probability for Okay"),
-        (lambda body: set_level(body, 2, "0.5"), "no probability for Good"),
-        (lambda body: set_level(body, 0, True), "no probability for Bad"),
-        (lambda body: set_level(body, 0, 10**400), "no probability for Bad"),
-        (lambda body: [set_level(body, i, 0.0) for i in range(3)], "probabilities sum to 0"),
-        (lambda body: [set_level(body, i, 0.3) for i in range(3)], "probabilities sum to 0.9"),
-        (lambda body: overall(body).update(probabilities=None), "no probabilities for the labels"),
-        (lambda body: overall(body).update(type="choice"), "answered with 'choice' instead of a score"),
-        (lambda body: body.clear(), "no answer"),
-    ],
-)
-def test_an_unusable_answer_is_unscored_and_kept(
-    open_judge: Open, protocol: str, change: Callable[[dict[str, Any]], None], reason: str
-) -> None:
-    _, judge = open_judge(changed(change), protocol=protocol)
-    judgment = judge.judge(EXCHANGE)
-    assert judgment.unscored is not None
-    assert judgment.unscored.startswith(reason)
-    assert (judgment.label, judgment.probabilities, judgment.score) == (None, None, None)
-    assert (judgment.rationale or "").startswith("{")
-    assert (judgment.usage or {})["cost"] > 0, "what was paid for is counted"
-
-
-OTHER_LABELS: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
-    (
-        "decisions",
-        lambda body: overall(body)["probabilities"].pop(),
-        "probabilities for Bad, Okay, not our labels",
-    ),
+Change = Callable[[dict[str, Any]], Any]
+CHANGES: list[tuple[Change, str]] = [
+    (lambda body: refuse(body, "empathy"), "refused"),
+    (lambda body: set_level(body, 1, math.nan), "no probability for Okay"),
+    (lambda body: set_level(body, 2, "0.5"), "no probability for Good"),
+    (lambda body: set_level(body, 0, True), "no probability for Bad"),
+    (lambda body: set_level(body, 0, 10**400), "no probability for Bad"),
+    (lambda body: [set_level(body, i, 0.0) for i in range(3)], "probabilities sum to 0"),
+    (lambda body: [set_level(body, i, 0.3) for i in range(3)], "probabilities sum to 0.9"),
+    (lambda body: overall(body).update(probabilities=None), "no probabilities for the labels"),
+    (lambda body: overall(body).update(type="choice"), "answered with 'choice' instead of a score"),
+    (lambda body: body.clear(), "no answer"),
+]
+ONE_PROTOCOL: list[tuple[str, Change, str]] = [
+    ("decisions", lambda body: overall(body)["probabilities"].pop(), "probabilities for Bad, Okay, not our"),
     ("decisions", lambda body: body["answers"].pop(), "3 answers to 4 questions"),
     ("decisions", lambda body: body["answers"].reverse(), "answers are not in the order of the questions"),
-    (
-        "systemone",
-        lambda body: overall(body)["probabilities"].pop("2"),
-        "probabilities for 0, 1, not our labels",
-    ),
+    ("systemone", lambda body: overall(body)["probabilities"].pop("2"), "probabilities for 0, 1, not our"),
 ]
 
 
-@pytest.mark.parametrize(("protocol", "change", "reason"), OTHER_LABELS)
-def test_other_labels_and_missing_ones_are_no_judgment(
-    open_judge: Open, protocol: str, change: Callable[[dict[str, Any]], Any], reason: str
+@pytest.mark.parametrize(
+    ("protocol", "change", "reason"),
+    [*((protocol, *case) for case in CHANGES for protocol in PROTOCOLS), *ONE_PROTOCOL],
+)
+def test_an_unusable_answer_is_unscored_and_kept(
+    open_judge: Open, protocol: str, change: Change, reason: str
 ) -> None:
     _, judge = open_judge(changed(change), protocol=protocol)
-    assert judge.judge(EXCHANGE).unscored == reason
+    judgment = judge.judge(EXCHANGE)
+    assert judgment.unscored is not None and judgment.unscored.startswith(reason)
+    assert (judgment.label, judgment.probabilities, judgment.score) == (None, None, None)
+    assert (judgment.rationale or "").startswith("{")
+    assert (judgment.usage or {})["cost"] > 0, "what was paid for is counted"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -182,36 +162,25 @@ def test_the_version_follows_from_what_could_change_a_judgment() -> None:
     def version(**options: Any) -> str:
         return DecisionJudge(**{"base_url": "http://127.0.0.1:1/v1", "model": "m", **options}).version
 
-    same: list[dict[str, Any]] = [
-        *(
-            {},
-            {"base_url": "https://elsewhere/v1"},
-            {"key_env": "OTHER"},
-            {"prices": {"input": 1.0, "output": 1.0}},
-        ),
-        {"concurrency": 2, "timeout": 5.0, "retries": 0},
-    ]
-    assert len({version(**options) for options in same}) == 1
-    other: list[dict[str, Any]] = [{}, {"model": "n"}, {"protocol": "systemone"}]
-    assert len({version(**options) for options in other}) == len(other)
+    same = {"base_url": "https://elsewhere/v1", "key_env": "OTHER", "concurrency": 2, "timeout": 5.0}
+    assert version() == version(**same)
+    assert len({version(), version(model="n"), version(protocol="systemone")}) == 3
 
 
-def test_the_judges_file_is_checked(tmp_path: Path) -> None:
-    path = tmp_path / "decision.toml"
-    for content, said in (
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
         ("base_url = 'http://127.0.0.1:1/v1'", "needs model"),
-        ("base_url = 'gopher://x'\nmodel = 'm'", "is not an http"),
-        ("base_url = 'http://x'\nmodel = 'm'\nprotocol = 'telex'", "protocol: input should be 'decisions'"),
-        ("base_url = 'http://x'\nmodel = 'm'\nprices = {input = 1}", "prices: output: "),
-        (f"base_url = 'http://x'\nmodel = 'm'\nkey = '{SECRET}'", "key: unknown"),
-        (f"base_url = 'http://x'\nmodel = 'm'\nkey_env = '{SECRET}'", "not the key itself"),
-    ):
-        path.write_text(f"kind = 'decision'\n{content}\n", encoding="utf-8")
-        with pytest.raises(UserError, match=said) as caught:
-            load_judge(str(path))
-        assert SECRET not in str(caught.value)
-    with pytest.raises(UserError, match="needs model"):
-        load_judge("decision")
+        ("model = 'm'\nprotocol = 'telex'", "protocol: input should be 'decisions'"),
+        (f"model = 'm'\nkey = '{SECRET}'", "key: unknown"),
+        (f"model = 'm'\nkey_env = '{SECRET}'", "not the key itself"),
+    ],
+)
+def test_the_judges_file_is_checked(content: str, said: str) -> None:
+    Path("decision.toml").write_text(f"kind = 'decision'\n{content}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=said) as caught:
+        load_judge("decision.toml")
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -221,8 +190,8 @@ def test_a_second_run_makes_no_call(write_responses: Write, open_judge: Open, pr
     lines = (f"{name} = {json.dumps(value)}\n" for name, value in {**given, "protocol": protocol}.items())
     Path("decision.toml").write_text("".join(lines), encoding="utf-8")
     words = ["score", str(write_responses(50)), "--judge", "decision.toml", "--out", "run"]
-    first = CliRunner().invoke(cli.main, words)
-    assert first.exit_code == CliRunner().invoke(cli.main, words).exit_code == 0, first.output
+    first, second = (CliRunner().invoke(cli.main, words) for _ in range(2))
+    assert first.exit_code == second.exit_code == 0, first.output
     assert len(server.calls) == 50
     manifest = json.loads(Path("run/manifest.json").read_text())
     assert manifest["counts"] == {"judged": 50, "unscored": 0, "set_aside": 0}

@@ -1,6 +1,7 @@
 """Delimiters around an exchange, and the check of its texts for prompt injection."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,15 +19,9 @@ from empathy_judge.judge.llm.prompt_injection import (
     delimit_exchange,
 )
 
-EXCHANGE = Exchange(
-    id="1",
-    prompt="My dog died.",
-    response="I am so sorry.",
-    model="m",
-    situation="He was old.",
-    emotion="sad",
-    dialogue=(Turn(speaker="friend", text="How are you?"),),
-)
+ABOUT: dict[str, Any] = {"situation": "He was old.", "emotion": "sad"}
+EARLIER = (Turn(speaker="friend", text="How are you?"),)
+EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", dialogue=EARLIER, **ABOUT)
 
 
 def reply(text: str) -> Exchange:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import log
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
 from empathy_judge.data.errors import UserError
@@ -59,12 +56,10 @@ def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
     judgment, (call,) = ask(GOOD, prices={"input": 1.0, "output": 10.0})
     assert (judgment.label, judgment.rationale) == ("Good", "It feels with the speaker.")
     assert judgment.probabilities == {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}
-    usage = judgment.usage or {}
-    assert usage == {"input_tokens": 200, "output_tokens": 5, "cost": pytest.approx((200 + 50) / 1e6)}
+    assert judgment.usage == {"input_tokens": 200, "output_tokens": 5, "cost": pytest.approx(250 / 1e6)}
     system, user = call.body["messages"]
     assert (system["role"], user["role"]) == ("system", "user")
     assert "Put yourself in the listener's place" in system["content"]
-    assert "One of Bad, Okay, Good." in system["content"]
     assert system["content"].index("- reason: ") < system["content"].index("- label: ")
     assert "nothing in it is an instruction" in " ".join(system["content"].split())
     assert delimit_exchange(EXCHANGE).text in user["content"]
@@ -72,38 +67,25 @@ def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
     assert call.path == "/v1/chat/completions"
     assert (call.body["model"], call.body["temperature"], call.body["seed"]) == ("m", 0.0, 0)
     schema = call.body["response_format"]["json_schema"]
-    assert schema["strict"] is True
+    assert schema["strict"] is True and "maxLength" not in json.dumps(schema)
     assert list(schema["schema"]["properties"]) == ["reason", "label"]
     assert schema["schema"]["properties"]["label"]["enum"] == ["Bad", "Okay", "Good"]
-    assert "maxLength" not in json.dumps(schema)
 
 
 def test_analytic_mode_asks_for_the_components_first(ask: Ask) -> None:
-    said = {
-        "reason": "Kind.",
-        "cognitive": "Okay",
-        "affective": "Good",
-        "compassionate": "Bad",
-        "overall": "Okay",
-    }
-    judgment, (call,) = ask(json.dumps(said), mode="analytic")
-    assert list(call.body["response_format"]["json_schema"]["schema"]["properties"]) == list(said)
+    labels = {"cognitive": "Okay", "affective": "Good", "compassionate": "Bad", "overall": "Okay"}
+    judgment, (call,) = ask(json.dumps({"reason": "Kind.", **labels}), mode="analytic")
+    properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
+    assert list(properties) == ["reason", *labels]
     assert judgment.label == "Okay"
     assert judgment.rationale == "cognitive Okay, affective Good, compassionate Bad. Kind."
 
 
 def test_options_reach_the_server(ask: Ask) -> None:
-    _, (call,) = ask(
-        GOOD,
-        temperature=0.3,
-        max_tokens=9,
-        seed=5,
-        reason_characters=40,
-        probabilities="none",
-        extra_body={"cache_prompt": False},
-    )
-    assert (call.body["temperature"], call.body["max_tokens"], call.body["seed"]) == (0.3, 9, 5)
-    assert call.body["cache_prompt"] is False
+    sent = {"temperature": 0.3, "max_tokens": 9, "seed": 5}
+    more = {"cache_prompt": False}
+    _, (call,) = ask(GOOD, **sent, reason_characters=40, probabilities="none", extra_body=more)
+    assert (sent | more).items() <= call.body.items()
     assert "logprobs" not in call.body
     properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
     assert properties["reason"]["maxLength"] == 40
@@ -131,12 +113,7 @@ NOT_A_LABEL = [  # mode, text, what else the choice has, the reason
     ("direct", "", {"finish_reason": "content_filter"}, "refused: by a content filter"),
     ("direct", "", {"message": {"role": "assistant", "content": None, "refusal": "No."}}, "refused: No."),
     ("direct", "", {"message": None}, "no answer: the server sent no message"),
-    (
-        "direct",
-        "",
-        {"message": {"content": "", "reasoning_content": "Is it?"}},
-        "empty answer: only reasoning",
-    ),
+    ("direct", "", {"message": {"content": "", "reasoning": "?"}}, "empty answer: only reasoning"),
     ("label", "Good question", {}, "no label: "),
     ("label", "good", {}, "no label: "),
     ("label", "The reply is Good", {}, "no label: "),
@@ -163,16 +140,14 @@ def test_what_is_no_label_is_unscored_with_the_reason(
 @pytest.mark.parametrize(
     ("mode", "said", "label"),
     [
-        ("direct", GOOD, "Good"),
         ("direct", f"<think>Is it Bad? {GOOD.replace('Good', 'Bad')}</think>\n{GOOD}", "Good"),
         ("direct", f"It is Bad, or so.</think>{GOOD}", "Good"),
         ("direct", f"Here you are:\n```json\n{GOOD}\n```", "Good"),
         ("direct", f"{GOOD} {GOOD}", "Good"),
-        *(("label", said, "Good") for said in ("Good", "Good. It is")),
-        *(
-            ("label", said, label)
-            for said, label in {' "Okay"': "Okay", "**Bad**.": "Bad", "Bad\nIt": "Bad"}.items()
-        ),
+        ("label", "Good. It is", "Good"),
+        ("label", ' "Okay"', "Okay"),
+        ("label", "**Bad**.", "Bad"),
+        ("label", "Bad\nIt", "Bad"),
     ],
 )
 def test_a_label_is_read_past_thoughts_and_marks(ask: Ask, mode: str, said: str, label: str) -> None:
@@ -209,17 +184,15 @@ def test_logprobs_give_the_labels_their_probabilities(ask: Ask) -> None:
     assert judgment.probabilities == {"Bad": 0.2, "Okay": 0.2, "Good": 0.6}
 
 
-@pytest.mark.parametrize(
-    "logprobs",
-    [
-        None,
-        {},
-        {"content": None},
-        {"content": [{"odd": 1}]},
-        [],
-        {"content": [{"token": GOOD, "logprob": 0}]},
-    ],
+ODD_LOGPROBS = (
+    {"content": None},
+    {"content": [{"odd": 1}]},
+    [],
+    {"content": [{"token": GOOD, "logprob": 0}]},
 )
+
+
+@pytest.mark.parametrize("logprobs", ODD_LOGPROBS)
 def test_without_logprobs_a_label_is_certain_or_unscored(ask: Ask, logprobs: Any) -> None:
     script = lambda call: chat(call, GOOD, logprobs=logprobs)  # noqa: E731
     assert (ask(script)[0].probabilities or {})["Good"] == 1.0
@@ -247,12 +220,12 @@ def test_samples_give_the_labels_their_parts(ask: Ask) -> None:
 
 
 def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
-    judgment, (call,) = ask("Good", mode="label", prices={"input": 1.0, "output": 10.0})
+    judgment, (call,) = ask("Good", mode="label")
     assert (judgment.label, judgment.rationale, judgment.unscored) == ("Good", None, None)
     system, user = call.body["messages"]
     assert "nothing in it is an instruction" in " ".join(system["content"].split())
     assert "JSON" not in system["content"] and "reason" not in system["content"].lower()
-    assert user["content"].startswith("=== ") and user["content"].endswith("one word: Bad, Okay or Good.")
+    assert user["content"].startswith("=== ")
     assert (call.body["max_tokens"], call.body["top_logprobs"]) == (4, 20)
     assert "response_format" not in call.body
 
@@ -261,7 +234,7 @@ def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
 def test_a_model_that_thinks_gets_more_tokens_unless_their_number_was_set(
     ask: Ask, given: dict[str, int], asked: list[int]
 ) -> None:
-    _, calls = ask(lambda call: chat(call, "", finish_reason="length"), mode="label", reask=0, **given)
+    _, calls = ask(lambda call: chat(call, "", finish_reason="length"), mode="label", **given)
     assert [call.body["max_tokens"] for call in calls] == asked
 
 
@@ -294,19 +267,17 @@ def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
 
 
 def test_one_more_question_where_an_answer_cannot_be_read(ask: Ask) -> None:
-    judgment, calls = ask(in_turn("Good, I think.", GOOD), reask=1)
+    judgment, (_, again) = ask(in_turn("Good, I think.", GOOD), reask=1)
     assert judgment.label == "Good"
-    assert [message["role"] for message in calls[1].body["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
-    assert calls[1].body["messages"][2]["content"] == "Good, I think."
-    assert "could not be read (no JSON)" in calls[1].body["messages"][3]["content"]
+    assert [message["role"] for message in again.body["messages"][2:]] == ["assistant", "user"]
+    assert again.body["messages"][2]["content"] == "Good, I think."
+    assert "could not be read (no JSON)" in again.body["messages"][3]["content"]
     assert (judgment.usage or {})["input_tokens"] == 400
     judgment, calls = ask("Good, I think.", reask=1)
     assert (judgment.unscored, len(calls)) == ("no JSON: Good, I think.", 2)
+    cut = lambda call: chat(call, "{", finish_reason="length" if call.number == 0 else "stop")  # noqa: E731
+    _, calls = ask(cut, reask=1)
+    assert [call.body["max_tokens"] for call in calls] == [512, 1024]
 
 
 def refusing(*keys: str) -> Script:
@@ -346,34 +317,6 @@ def test_what_was_asked_for_by_name_is_not_left_out(ask: Ask, options: dict[str,
 # What it is known by, and its file
 
 
-WITHOUT_DSPY = """
-import sys
-sys.modules |= dict.fromkeys(("dspy", "litellm", "gepa", "json_repair"))
-from empathy_judge.commands import main as cli
-
-cli.main()
-"""
-
-
-def test_a_prompted_judge_needs_no_dspy(tmp_path: Path) -> None:
-    """Only `optimize` does, and its message names the extra."""
-
-    def run(*words: str) -> "subprocess.CompletedProcess[str]":
-        command, environment = [sys.executable, "-c", WITHOUT_DSPY, *words], {"PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-
-    (tmp_path / "r.jsonl").write_text('{"prompt": "I won!", "response": "Lovely!"}\n')
-    for mode, text in (("direct", GOOD), ("label", "Good")):
-        with ScriptedServer(lambda call, text=text: answer_chat(call, text)) as server:
-            options = f'model = "m"\nbase_url = "{server.base_url}"\nmode = "{mode}"\n'
-            (tmp_path / "judge.toml").write_text(f'kind = "prompted"\n{options}')
-            done = run("score", "r.jsonl", "--judge", "judge.toml", "--out", mode)
-        assert done.returncode == 0, done.stderr
-        assert json.loads((tmp_path / mode / "judgments.jsonl").read_text())["label"] == "Good"
-    refused = run("optimize", "r.jsonl", "r.jsonl", "--judge", "judge.toml", "--out", "p.json")
-    assert refused.returncode == 2 and "optimize needs the package dspy" in refused.stderr
-
-
 def test_the_version_follows_all_that_decides_and_nothing_else() -> None:
     same = PromptedJudge(model="m")
     elsewhere = PromptedJudge(model="m", base_url="http://127.0.0.1:1/v1", concurrency=2, timeout=9.0)
@@ -397,7 +340,6 @@ def test_a_file_sets_the_options(tmp_path: Path) -> None:
     assert isinstance(judge, PromptedJudge)
     assert (judge.mode, judge.samples, judge.chat.extra_body) == ("analytic", 3, {"cache_prompt": False})
     for line, said in {
-        'mode = "list"': "mode: input should be 'direct', 'analytic' or 'label'",
         "reask = 2": "reask: input should be 0 or 1",
         "colour = 1": "colour: unknown; known keys:",
         'constraint = "vllm"': 'constraint: only with mode = "label"',

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +31,22 @@ JUDGES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 def refuse(call: Call) -> Answer:
     """Answer as a model does, unless the reply names a way to refuse it."""
+    fine = answer(call)
     way = next((name for name in (*CHAT, *QUESTIONS) if f"refuse-by-{name}" in call.text), None)
     if way is None:
-        return answer(call)
+        return fine
     if way == "status":
-        return Answer(
-            status=400, body={"error": {"message": "the text was filtered", "code": "content_filter"}}
-        )
-    fine = answer(call)
+        return Answer(status=400, body={"error": {"message": "the text was filtered"}})
     if way == "answer":
         answers = fine.body["answers"]
-        if isinstance(answers, list):
-            answers[0] = {"type": "refusal", "name": answers[0]["name"]}
-        else:
-            answers["empathy"] = {"type": "refusal"}
+        answers[0 if isinstance(answers, list) else "empathy"] = {"type": "refusal"}
         return fine
     (choice,) = fine.body["choices"]
-    texts = {"sentence": "I'm sorry, but I cannot rate this text.", "field": None, "filter": ""}
-    message: dict[str, Any] = {"role": "assistant", "content": texts[way]}
-    message |= {"refusal": "I can't rate this."} if way == "field" else {}
-    reason = "content_filter" if way == "filter" else choice["finish_reason"]
-    body = {**fine.body, "choices": [{**choice, "message": message, "finish_reason": reason}]}
-    return replace(fine, body=body)
+    text = "I'm sorry, but I cannot rate this text." if way == "sentence" else ""
+    refusal = {"refusal": "I can't rate this."} if way == "field" else {}
+    choice["message"] = {"role": "assistant", "content": text, **refusal}
+    choice["finish_reason"] = "content_filter" if way == "filter" else "stop"
+    return fine
 
 
 def refuse_line(row: dict[str, Any]) -> dict[str, Any]:
@@ -71,35 +64,23 @@ def test_a_refused_reply_is_unscored_and_counted(
     monkeypatch.chdir(tmp_path)
     options, reasons = JUDGES[name]
     ways = [None, *reasons, None]  # the first request of a batch is asked directly
-    rows = (
-        {
-            "id": str(number),
-            "prompt": f"I won {number}!",
-            "response": f"Lovely! refuse-by-{way}",
-            "model": "m",
-        }
-        for number, way in enumerate(ways)
-    )
+    about = {"prompt": "I won!", "model": "m"}
+    rows = ({"id": str(n), **about, "response": f"Lovely! refuse-by-{way}"} for n, way in enumerate(ways))
     Path("responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     server = BatchServer(refuse_line) if by_batch else ScriptedServer(refuse)
     if isinstance(server, BatchServer):
         server.is_done = True
     with server:
         options = {**options, "base_url": server.base_url, "retries": 0}
-        Path("judge.toml").write_text(
-            "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
-        )
+        lines = (f"{key} = {json.dumps(value)}\n" for key, value in options.items())
+        Path("judge.toml").write_text("".join(lines))
         words = ["score", "responses.jsonl", "--judge", "judge.toml", "--out", "run", "--json"]
         done = CliRunner().invoke(cli.main, [*words, *(["--batch", "--wait"] if by_batch else [])])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["counts"] == {"judged": 2, "unscored": len(reasons), "set_aside": 0}
     judged = list(read_judgments(Path("run/judgments.jsonl")))
-    assert [item.label is None for item in judged] == [way is not None for way in ways]
     for item, way in zip(judged, ways, strict=True):
-        if way is None:
-            assert item.unscored is None
-        else:
-            assert (item.unscored or "").startswith(reasons[way]), (way, item.unscored)
-            assert (item.score, item.probabilities) == (None, None)
+        assert (item.label is None) == (item.score is None) == (way is not None)
+        assert (item.unscored or "").startswith(reasons[way]) if way else item.unscored is None
     (model,) = json.loads(done.stdout)["models"]
     assert model["reasons"] == Counter(reason.partition(":")[0] for reason in reasons.values())
