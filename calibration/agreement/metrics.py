@@ -183,7 +183,8 @@ def positions(values: Floats) -> Floats:
     >>> positions(np.array([5.0, 1.0, 5.0, 9.0])).tolist()
     [0.5, 0.125, 0.5, 0.875]
     """
-    return (_ranks_of(values)(np.ones((1, len(values))))[0] - 0.5) / max(1, len(values))
+    ranks: Floats = _ranks_of(values)(np.ones((1, len(values))))[0]
+    return (ranks - 0.5) / max(1, len(values))
 
 
 def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Integers:

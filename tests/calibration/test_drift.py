@@ -1,7 +1,5 @@
 """Who moved, the judge or the model, in worlds where it is known."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -14,21 +12,14 @@ from empathy_judge.calibration.monitoring.drift import (
     split_change,
 )
 from empathy_judge.data.records import EMOTIONS, to_plain
-from empathy_judge.data.text import MINUS
 
 ANCHORS, PROMPTS = 60, 160
 
 
-def world(
-    rng: np.random.Generator,
-    *,
-    judge: float = 0.0,
-    model: float = 0.0,
-    noise: float = 0.08,
-) -> Drift:
-    """A night after which the judge and the model moved by so much; `noise` is how unevenly the judge did."""
+def world(rng: np.random.Generator, *, judge: float = 0.0, model: float = 0.0) -> Drift:
+    """A night after which the judge and the model moved by so much, the judge unevenly."""
     before = rng.beta(3, 2, size=ANCHORS)
-    uneven = noise if judge else 0.0
+    uneven = 0.08 if judge else 0.0
     after = before + judge + uneven * rng.standard_normal(ANCHORS)
     apart = 0.2 * rng.standard_normal(PROMPTS) + model + judge + uneven * rng.standard_normal(PROMPTS)
     return split_change(apart, anchors_before=before, anchors_after=after)
@@ -54,9 +45,6 @@ def test_a_judge_that_did_not_change_has_a_shift_of_exactly_zero() -> None:
     found = world(np.random.default_rng(3), model=-0.1)
     assert to_plain(found.judge) == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert found.model == found.total
-    assert found.sentence.startswith(f"The model changed; no significant change of the judge: change {MINUS}")
-    assert "judge 0.0 points [0.0, 0.0]" in found.sentence
-    json.dumps(to_plain(found))
 
 
 def test_what_does_not_matter_need_not_be_said() -> None:
@@ -70,37 +58,28 @@ def test_what_does_not_matter_need_not_be_said() -> None:
 @pytest.mark.parametrize("anchors", [0, 1])
 def test_without_anchors_nobody_is_blamed(anchors: int) -> None:
     found = split_change([-0.3] * 20, anchors_before=[0.5] * anchors, anchors_after=[0.5] * anchors)
-    assert found.verdict == "not separable" and "two anchors" in found.sentence
-    assert found.total.value == pytest.approx(-0.3)
-    assert found.model.interval is None
+    assert (found.verdict, found.model.interval) == ("not separable", None)
+    assert found.total.value == pytest.approx(-0.3) and "two anchors" in found.sentence
 
 
 def test_looks_on_many_nights_widen_a_nights_interval() -> None:
-    rng = np.random.default_rng(8)
-    once, over_a_year = 0, 0
+    rng, alarms = np.random.default_rng(8), {1: 0, NIGHTS: 0}
     for _ in range(20):
         nights = 0.2 * rng.standard_normal((NIGHTS, PROMPTS))
-        once += any(_misses(night, looks=1) for night in nights)
-        over_a_year += any(_misses(night, looks=NIGHTS) for night in nights)
-    assert once == 20 and over_a_year <= 3
-
-
-def _misses(night: np.ndarray, looks: int) -> bool:  # type: ignore[type-arg]
-    found = paired_change(night, looks=looks).interval
-    return found is not None and not found.low <= 0 <= found.high
+        for looks in alarms:
+            found = (paired_change(night, looks=looks).interval for night in nights)
+            alarms[looks] += any(not ends.low <= 0 <= ends.high for ends in found)
+    assert alarms[1] == 20 and alarms[NIGHTS] <= 3
 
 
 @pytest.mark.parametrize("worse", ["down", "up"])
 def test_the_emotions_that_changed_are_named_and_few_others(worse: str) -> None:
-    rng = np.random.default_rng(9)
-    sign = 1 if worse == "up" else -1
+    rng, struck, sign = np.random.default_rng(9), ("lonely", "sad"), 1 if worse == "up" else -1
     emotions = [EMOTIONS[index % 32] for index in range(PROMPTS)]
-    struck = ("lonely", "sad")
     found, false = 0, []
     for _ in range(200):
-        apart = 0.2 * rng.standard_normal(PROMPTS)
-        apart += sign * 0.45 * np.isin(emotions, struck)
-        shown = [item.emotion for item in emotion_changes(apart, emotions, worse=worse) if item.is_shown]  # type: ignore[arg-type]
+        apart = 0.2 * rng.standard_normal(PROMPTS) + sign * 0.45 * np.isin(emotions, struck)
+        shown = [item.emotion for item in emotion_changes(apart, emotions, worse=worse) if item.is_shown]
         found += sum(emotion in struck for emotion in shown)
         false.append(np.mean([emotion not in struck for emotion in shown]) if shown else 0.0)
     assert found >= 0.9 * 2 * 200

@@ -17,12 +17,6 @@ from empathy_judge.calibration.shares.model_table import fit_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from empathy_judge.calibration.shares.transport import refusal
 
-NO_RATINGS = {
-    "item": np.zeros(0, dtype=np.intp),
-    "value": np.zeros((0, 3)),
-    "cluster": np.zeros(0, dtype=str),
-}
-
 
 def some_paired(raters: int, *, rows: int = 120, batches: int = 0) -> Paired:
     rng = np.random.default_rng(raters)
@@ -64,7 +58,6 @@ def test_few_raters_intervals_are_student_s_on_the_logit() -> None:
     exact = agreement(paired, rng=np.random.default_rng(0)).metrics["exact"]
     hits = (paired.rating == paired.label).astype(float)
     plain = contrast(hits, np.ones(len(hits)), paired.clusters()).estimate()
-    assert exact.interval is not None and plain.interval is not None
     away = (plain.interval.high - exact.value) / (exact.value * (1 - exact.value))
     ends = logit(exact.value) + np.array([-away, away])
     assert logit([exact.interval.low, exact.interval.high]) == pytest.approx(ends, abs=1e-9)
@@ -77,20 +70,13 @@ def test_a_label_the_judge_never_hits_is_not_known_to_be_missed() -> None:
     assert unseen_variance(confusion_matrix(rating, label)) == pytest.approx(0.5 / 3**2 / 9)
     paired = replace(some_paired(4, rows=44), rating=rating, label=label)
     found = agreement(paired, rng=np.random.default_rng(0)).metrics["balanced_accuracy"]
-    assert found.interval is not None
     assert found.interval.low < found.value - 0.15 and found.value + 0.14 < found.interval.high < 1
 
 
 def test_a_label_nobody_gave_keeps_the_rule_of_three_whatever_the_judge_says() -> None:
-    rng = np.random.default_rng(3)
-    judged = rng.dirichlet([0.02, 1, 5], size=400)
-    rated = RatedModel(
-        judged=judged,
-        item=np.arange(50),
-        value=one_hot(rng.choice([2, 3], size=50), 3),
-        cluster=(np.arange(50) % 10).astype(str),
-    )
-    found = ppi_estimate(rated)
+    rng, number = np.random.default_rng(3), np.arange(50)
+    judged, value = rng.dirichlet([0.02, 1, 5], size=400), one_hot(rng.choice([2, 3], size=50), 3)
+    found = ppi_estimate(RatedModel(judged=judged, item=number, value=value, cluster=number % 10))
     assert found.high[0] >= 3 / 50
     assert found.least_variance[0] >= 0.01 * 0.99 / 100
 
@@ -101,8 +87,7 @@ def test_ratings_far_from_the_line_are_believed_and_said_to_be() -> None:
     assert all(row.warning is None for row in fit_models(models).rows if row.model != name)
     models[name] = replace(rated, value=one_hot(np.ones(len(rated.item), dtype=int), 3))
     row = fit_models(models).rows[0]
-    assert row.warning is not None and "standard errors" in row.warning
-    assert row.corrected["Bad"].value > 0.8
+    assert row.warning and row.corrected["Bad"].value > 0.8
 
 
 @pytest.mark.parametrize("replies", [1, 5, 20])
@@ -110,11 +95,11 @@ def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibra
     models, _ = draw_models(World(models=6), 100, 1, np.random.default_rng(7))
     lines = calibrated_models(models)
     judged = next(iter(models.values())).judged
-    alike = RatedModel(judged=np.repeat(judged.mean(axis=0)[None], replies, axis=0), **NO_RATINGS)
+    none = {"item": np.zeros(0, dtype=np.intp), "value": np.zeros((0, 3)), "cluster": np.zeros(0, dtype=str)}
+    alike = RatedModel(judged=np.repeat(judged.mean(axis=0)[None], replies, axis=0), **none)
     (row,) = correct({"new": alike}, calibrated=lines)
     if replies < 10:
-        assert (row.how, row.corrected) == ("refused", {})
-        assert "scored; at least 10 are needed" in str(row.reason)
+        assert (row.how, row.corrected) == ("refused", {}) and row.reason
         return
     assert row.how == "line"
     target = lines[-1].judged(float(alike.judged[0, -1]), 0.0, replies)
@@ -123,14 +108,12 @@ def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibra
 
 
 def test_kappas_are_refused_where_hardly_anybody_gave_another_label() -> None:
-    paired = some_paired(8)
+    paired, rng = some_paired(8), np.random.default_rng(0)
     for others in (9, 10):
         rating = np.where(np.arange(120) < others, 1, 3)
-        found = agreement(
-            replace(paired, rating=rating, label=rating[::-1]), rng=np.random.default_rng(0)
-        ).metrics
+        found = agreement(replace(paired, rating=rating, label=rating[::-1]), rng=rng).metrics
         for name in ("qwk", "qwk_matched", "alpha_ordinal"):
             assert np.isfinite(found[name].value) == (others >= 10), name
         assert np.isfinite(found["exact"].value)
-    always = agreement(replace(paired, label=np.full(120, 3)), rng=np.random.default_rng(0)).metrics
+    always = agreement(replace(paired, label=np.full(120, 3)), rng=rng).metrics
     assert (always["qwk"].value, always["qwk"].interval) == (0.0, None)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,23 +35,16 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
     write_rows(tmp_path / "judgments.jsonl", [*judgments, judged(9, 0.5)])
     ratings = [
         rated("1/ada", 3, batch="b1"),
-        rated("1/ada", 2, "bob"),
-        rated("2/ada", 1),
-        rated("1/bea", 2, "bob"),
-        rated("3/ada", 1),
-        rated("nowhere", 1),
-        rated("2/ada", 1, dimension="fluency"),
+        *(rated("1/ada", 2, "bob"), rated("2/ada", 1), rated("1/bea", 2, "bob"), rated("3/ada", 1)),
+        *(rated("nowhere", 1), rated("2/ada", 1, dimension="fluency")),
     ]
     paired = pair(read_judgments(tmp_path / "judgments.jsonl"), ratings)
     assert paired.id.tolist() == ["1/ada", "1/ada", "2/ada", "1/bea"]
     assert paired.model.tolist() == ["ada", "ada", "ada", "bea"]
     assert paired.batch.tolist() == ["b1", "bob", "ann", "bob"], "without a batch, the rater's"
-    assert paired.rating.tolist() == [3, 2, 1, 2]
-    assert paired.label.tolist() == [3, 3, 2, 2]
+    assert (paired.rating.tolist(), paired.label.tolist()) == ([3, 2, 1, 2], [3, 3, 2, 2])
     assert paired.score == pytest.approx([2.7, 2.7, 2.1, 2.4])
-    assert paired.probabilities == pytest.approx(
-        np.array([[0.1, 0.1, 0.8]] * 2 + [[0.1, 0.7, 0.2], [0.1, 0.4, 0.5]])
-    )
+    assert paired.probabilities[:, 2] == pytest.approx([0.8, 0.8, 0.2, 0.5])
     assert paired.prompt[0] == paired.prompt[3] != paired.prompt[2]
     assert (paired.unscored, paired.unjudged, paired.unrated) == ({"refused": 1}, 1, 1)
 
@@ -90,10 +82,9 @@ def test_another_tool_s_table_on_another_scale(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "tool.csv", rows)
     ratings = [rated(name, value) for name, value in (("a", 5), ("b", 1), ("c", 3), ("d", 3))]
     paired = pair(read_recorded(path, scale=FIVE), ratings, scale=FIVE)
-    assert paired.score.tolist() == [4.5, 2.0]
+    assert (paired.score.tolist(), paired.probabilities) == ([4.5, 2.0], None)
     assert paired.label.tolist() == [4, 2], "a half goes to the even level"
     assert paired.unscored == {"no score given": 1, "off the scale": 1}
-    assert paired.probabilities is None
     assert paired.prompt[0] == paired.prompt[1]
 
 
@@ -107,38 +98,29 @@ def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
     paired = pair(read_recorded(path, judge="tool"), [rated("a", 3), rated("b", 1)])
     assert paired.label.tolist() == [3, 1]
     assert paired.score == pytest.approx([3.0, 1.4])
-    assert paired.probabilities is not None
     assert paired.probabilities.sum(axis=1) == pytest.approx([1, 1])
     with pytest.raises(UserError, match=r"tool.csv:4: judge: more than one \(other, tool\)"):
         list(read_recorded(path))
-    with pytest.raises(UserError, match="no row of 'empathy' by 'nobody'; found: other, tool"):
-        list(read_recorded(path, judge="nobody"))
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("columns", "lines", "said"),
     [
-        ([{"id": "a", "grade": "3"}], ": no row has a judgment; expected a column score, rating, label, or"),
-        ([{"id": "a", "score": "1"}, {"id": "a", "score": "2"}], ":3: id: 'a' is already at line 2"),
-        ([{"id": "", "score": "1"}], ":2: id: missing or empty"),
-        ([{"id": "a", "Bad": "0.5", "Okay": "0.5"}], ":2: Good: missing, although Bad is present"),
-        (
-            [{"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}],
-            ":2: Bad: expected a probability from 0 to 1, not 'x'",
-        ),
-        ([{"id": "a", "Bad": "-1", "Okay": "1", "Good": "1"}], ":2: Bad: expected a probability from 0 to 1"),
-        (
-            [{"id": "a", "Bad": "0.5", "Okay": "0.1", "Good": "0.1"}],
-            ":2: Bad: the row's probabilities sum to",
-        ),
+        ("id,grade", ["a,3"], ": no row has a judgment; expected a column score, rating, label, or"),
+        ("id,score", ["a,1", "a,2"], ":3: id: 'a' is already at line 2"),
+        ("id,score", [",1"], ":2: id: missing or empty"),
+        ("id,Bad,Okay", ["a,0.5,0.5"], ":2: Good: missing, although Bad is present"),
+        ("id,Bad,Okay,Good", ["a,x,0.5,0"], ":2: Bad: expected a probability from 0 to 1, not 'x'"),
+        ("id,Bad,Okay,Good", ["a,-1,1,1"], ":2: Bad: expected a probability from 0 to 1"),
+        ("id,Bad,Okay,Good", ["a,0.5,0.1,0.1"], ":2: Bad: the row's probabilities sum to"),
     ],
 )
 def test_a_bad_row_names_file_line_and_field(
-    tmp_path: Path, rows: list[dict[str, object]], said: str
+    tmp_path: Path, columns: str, lines: list[str], said: str
 ) -> None:
-    path = write_csv(tmp_path / "tool.csv", rows)
+    (tmp_path / "tool.csv").write_text("\n".join([columns, *lines, ""]))
     with pytest.raises(UserError, match=f"tool.csv{said}"):
-        list(read_recorded(path))
+        list(read_recorded(tmp_path / "tool.csv"))
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-1", "a,a", "3-3"])
@@ -152,21 +134,14 @@ def test_every_level_of_a_scale_of_numbers_has_its_place(low: int, size: int, da
     scale = parse_scale(f"{low} to {low + size - 1}")
     value = data.draw(st.integers(low, low + size - 1))
     assert position_on(value, scale) == position_on(f" {value}.0 ", scale) == value - low + 1
-    assert position_on(low - 1, scale) is None
-    assert position_on(low + size, scale) is None
-    assert position_on("nan", scale) is None
+    assert {position_on(off, scale) for off in (low - 1, low + size, "nan")} == {None}
 
 
 def test_a_language_model_among_the_raters_can_be_the_judge(tmp_path: Path) -> None:
+    given = ["1 m1 human 5", "1 m1 gpt 4", "1 m2 human 2", "1 m2 gpt 3", "2 m1 gpt 1"]
     ratings = [
-        rated(f"{context}/{model}", value, who, extra={"model": model})
-        for context, model, who, value in [
-            (1, "m1", "human", 5),
-            (1, "m1", "gpt", 4),
-            (1, "m2", "human", 2),
-            (1, "m2", "gpt", 3),
-            (2, "m1", "gpt", 1),
-        ]
+        rated(f"{context}/{model}", int(value), who, extra={"model": model})
+        for context, model, who, value in map(str.split, given)
     ]
     other = rated("1/m1", 1, "gpt", extra={"model": "m1"}, dimension="fluency")
     write_rows(tmp_path / "ratings.jsonl", [*ratings, other])

@@ -1,6 +1,5 @@
 """Replies drawn to be rated with unequal chances: by 1 / chance the estimates are those of all replies."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from empathy_judge.calibration.comparison.rated_models import compare_sheet
+from empathy_judge.calibration.comparison.rated_models import RatedLevel, compare_sheet
 from empathy_judge.calibration.pairing import pair
 from empathy_judge.calibration.shares.model_table import fit_models, rated_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
@@ -47,10 +46,8 @@ def test_shares_are_those_of_all_replies_and_their_intervals_hold() -> None:
         model = drawn(rng)
         found = ppi_estimate(model)
         errors.append(found.value[-1] - TRUTH)
-        plain.append(
-            ppi_estimate(replace(model, chance=None, judged=np.full_like(model.judged, 1 / 3))).value[-1]
-            - TRUTH
-        )
+        unweighted = replace(model, chance=None, judged=np.full_like(model.judged, 1 / 3))
+        plain.append(ppi_estimate(unweighted).value[-1] - TRUTH)
         held.append(found.low[-1] <= TRUTH <= found.high[-1])
         assert found.value.sum() == pytest.approx(1)
     assert abs(np.mean(errors)) < 0.015 < 0.05 < abs(np.mean(plain))
@@ -65,48 +62,40 @@ def plan_rows(rng: np.random.Generator) -> list[dict[str, Any]]:
         for model in "AB":
             for rater in range(6):
                 is_good = rng.random() < (0.8 if favours_b == (model == "B") else 0.2)
-                rows.append(
-                    {
-                        "id": f"{model}{prompt}",
-                        "rater": f"r{rater}",
-                        "rating": "Good" if is_good else "Bad",
-                        "model": model,
-                        "prompt_key": str(prompt),
-                        "chance": 0.3 if favours_b else 0.1,
-                    }
-                )
+                row = {"id": f"{model}{prompt}", "rater": f"r{rater}", "model": model}
+                row |= {"rating": "Good" if is_good else "Bad", "prompt_key": str(prompt)}
+                rows.append(row | {"chance": 0.3 if favours_b else 0.1})
     return rows
+
+
+def compare(path: Path, rows: list[dict[str, Any]]) -> RatedLevel:
+    write_rows(path, rows)
+    return compare_sheet(read_people(path), path, baselines=["A"]).groups[0].models[1]
 
 
 def test_compare_weighs_a_plans_ratings(tmp_path: Path) -> None:
     rows = plan_rows(np.random.default_rng(2))
-    write_rows(tmp_path / "ratings.jsonl", rows)
-    found = compare_sheet(
-        read_people(tmp_path / "ratings.jsonl"), tmp_path / "ratings.jsonl", baselines=["A"]
-    )
-    model = found.groups[0].models[1]
-    assert abs(model.points) < 0.1 and model.test is not None and model.test.p > 0.05
+    model = compare(tmp_path / "ratings.jsonl", rows)
+    assert abs(model.points) < 0.1 and model.test.p > 0.05
     assert model.test.difference.value == pytest.approx(model.points)
     assert model.shares["Good"].value == pytest.approx(0.5, abs=0.07)
     plain = [{name: value for name, value in row.items() if name != "chance"} for row in rows]
-    write_rows(tmp_path / "plain.jsonl", plain)
-    found = compare_sheet(read_people(tmp_path / "plain.jsonl"), tmp_path / "plain.jsonl", baselines=["A"])
-    assert found.groups[0].models[1].points > 0.2
+    assert compare(tmp_path / "plain.jsonl", plain).points > 0.2
 
 
 def test_calibrate_weighs_a_plans_ratings() -> None:
     rows = plan_rows(np.random.default_rng(3))
-    exchanges = {
-        row["id"]: Exchange(id=row["id"], prompt=row["prompt_key"], response=row["id"], model=row["model"])
-        for row in rows
-    }
-    judgments = [judgment_of(item, {"Bad": 0.3, "Okay": 0.2, "Good": 0.5}) for item in exchanges.values()]
-    levels = {"Good": 3.0, "Bad": 1.0}
-    ratings = [
-        Rating(
-            id=row["id"], rater=row["rater"], rating=levels[row["rating"]], extra={"chance": row["chance"]}
+    replies = {row["id"]: (row["prompt_key"], row["model"]) for row in rows}
+    judgments = [
+        judgment_of(
+            Exchange(id=key, prompt=prompt, response=key, model=model), {"Bad": 0.3, "Okay": 0.2, "Good": 0.5}
         )
+        for key, (prompt, model) in replies.items()
+    ]
+    ratings = [
+        Rating(id=row["id"], rater=row["rater"], rating=level, extra={"chance": row["chance"]})
         for row in rows
+        for level in [3.0 if row["rating"] == "Good" else 1.0]
     ]
     models = rated_models(pair(judgments, ratings), judgments)
     crowd = {row.model: row.crowd["Good"] for row in fit_models(models).rows}
@@ -117,6 +106,5 @@ def test_calibrate_weighs_a_plans_ratings() -> None:
 def test_a_chance_that_is_none_is_refused(tmp_path: Path, chance: object) -> None:
     rows = plan_rows(np.random.default_rng(4))
     rows[5]["chance"] = chance
-    (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with pytest.raises(UserError, match=r"chance .* above 0 and up to 1"):
-        compare_sheet(read_people(tmp_path / "ratings.jsonl"), tmp_path / "ratings.jsonl", baselines=["A"])
+        compare(tmp_path / "ratings.jsonl", rows)
