@@ -13,31 +13,12 @@ from typing import Final, Literal
 import numpy as np
 
 from empathy_judge.calibration.estimate import Estimate, Floats
-from empathy_judge.calibration.monitoring.confidence_sequence import (
-    NIGHTS,
-    RECENT,
-    NightSums,
-    night_variance,
-    recent_change,
-    sum_night,
-)
-from empathy_judge.calibration.monitoring.drift import (
-    EmotionChange,
-    emotion_changes,
-    is_beyond,
-    paired_change,
-    split_change,
-)
+from empathy_judge.calibration.monitoring import confidence_sequence, drift
+from empathy_judge.calibration.monitoring.confidence_sequence import NIGHTS, NightSums
 from empathy_judge.data.text import listed, points
+from empathy_judge.nightly import schema
 from empathy_judge.nightly.history import storable
-from empathy_judge.nightly.schema import (
-    Against,
-    AnchorResult,
-    ChangeResult,
-    JudgedResponse,
-    Label,
-    NightRecord,
-)
+from empathy_judge.nightly.schema import AnchorResult, ChangeResult, JudgedResponse, Label
 
 # A drop is for the worse: sums of Bad are of its negative.
 SIDES: Final[tuple[tuple[Label, float, Literal["down", "up"]], ...]] = (
@@ -80,7 +61,7 @@ class ModelChange:
 
     record: ChangeResult
     figures: Mapping[Label, GateFigure]
-    emotions: Mapping[Label, Sequence[EmotionChange]] = field(default_factory=dict)
+    emotions: Mapping[Label, Sequence[drift.EmotionChange]] = field(default_factory=dict)
     moved: str | None = None
     suspected: str | None = None
     unscored: float = 0.0
@@ -100,7 +81,10 @@ class PairedResponses:
     @property
     def sums(self) -> dict[Label, NightSums]:
         """The sums of the night by label; a drop is for the worse."""
-        return {label: sum_night(sign * self.differences[label], self.baseline) for label, sign, _ in SIDES}
+        return {
+            label: confidence_sequence.sum_night(sign * self.differences[label], self.baseline)
+            for label, sign, _ in SIDES
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,11 +114,10 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     )
 
 
-def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, min_drift: float) -> JudgeShift:
-    """Return whether the judge moved since a night, by its anchors.
-
-    It moved where an interval that holds on all nights shows it, and may have where tonight's does.
-    """
+def judge_shift(
+    tonight: Sequence[AnchorResult], *, before: schema.NightRecord, min_drift: float
+) -> JudgeShift:
+    """Compare anchors: an interval for all nights shows that the judge moved, tonight's that it may have."""
     old, new = (
         {(item.anchors, item.item): item for item in anchors if item.good is not None}
         for anchors in (before.anchors, tonight)
@@ -149,10 +132,10 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, min_dri
         return shift
     for looks in (NIGHTS, 1):
         changes = {
-            label: paired_change(shift.after[label] - shift.before[label], looks=looks)
+            label: drift.paired_change(shift.after[label] - shift.before[label], looks=looks)
             for label, _, _ in SIDES
         }
-        if any(is_beyond(change.interval, min_drift) for change in changes.values()):
+        if any(drift.is_beyond(change.interval, min_drift) for change in changes.values()):
             by = " and ".join(f"{points(change)} points {label}" for label, change in changes.items())
             verb = "shifted" if looks > 1 else "may have shifted"
             text = f"the judge {verb} by {by} on {len(both):,} anchors since {before.night}"
@@ -162,7 +145,7 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, min_dri
 
 def change_since(
     model: str,
-    against: Against,
+    against: schema.Against,
     nights: Sequence[str],
     paired: PairedResponses,
     shift: JudgeShift,
@@ -173,8 +156,7 @@ def change_since(
 ) -> ModelChange | None:
     """Return a model's change since these nights, or None where no prompt is shared.
 
-    `earlier` has the sums of the nights between. The error rate is shared among `models`. `unscored` is the
-    share of unscored responses then.
+    `earlier` has the sums of the nights between. The error rate is shared among `models`.
     """
     if not paired.emotions:
         return None
@@ -183,9 +165,9 @@ def change_since(
     for label, sign, worse in SIDES:
         differences = paired.differences[label]
         sums = [*earlier[label], *([paired.sums[label]] if uses_nights else [])]
-        variances[label] = variance = night_variance(sums)
+        variances[label] = variance = confidence_sequence.night_variance(sums)
         tonight, always = (
-            split_change(
+            drift.split_change(
                 differences,
                 anchors_before=shift.before[label],
                 anchors_after=shift.after[label],
@@ -203,10 +185,10 @@ def change_since(
             differences = differences - (judge if math.isfinite(judge) else 0.0)
         elif uses_nights:
             # A small drop shows in the mean of several nights, a large one on its first.
-            recent = recent_change(sums, models=models)
+            recent = confidence_sequence.recent_change(sums, models=models)
             recent = recent if sign > 0 else -recent
             if _harm(recent, sign) >= _harm(sustained, sign):
-                sustained, averaged = recent, min(RECENT, variance.nights)
+                sustained, averaged = recent, min(confidence_sequence.RECENT, variance.nights)
                 lasting = 1 - 1 / variance.overdispersion
         figures[label] = GateFigure(
             tonight=own,
@@ -215,7 +197,7 @@ def change_since(
             nights=averaged,
             lasting=lasting,
         )
-        emotions[label] = emotion_changes(differences, paired.emotions, worse=worse)
+        emotions[label] = drift.emotion_changes(differences, paired.emotions, worse=worse)
     good, variance = drifts["good"], variances["good"]
     record = ChangeResult(
         model=model,
@@ -246,11 +228,7 @@ def change_since(
 
 
 def name_nights(nights: Sequence[str]) -> str:
-    """Name nights, all of them where they are few.
-
-    >>> name_nights(["05-01", "05-02"]), name_nights(["05-01", "05-02", "05-03", "05-04"])
-    ('05-01 and 05-02', 'the 4 nights from 05-01 to 05-04')
-    """
+    """Name nights, all of them where they are few."""
     if len(nights) <= LISTED:
         return listed(nights)
     return f"the {len(nights)} nights from {nights[0]} to {nights[-1]}"

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from empathy_judge.calibration.comparison.verdicts import is_much_unscored
-from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval, finite_or_none
+from empathy_judge.calibration.estimate import UNDEFINED, Estimate, estimate_of, finite_or_none
 from empathy_judge.calibration.monitoring.drift import prompts_needed
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
 from empathy_judge.judge.llm.answer_prompts import say_counts
 from empathy_judge.nightly.changes import GateFigure, ModelChange
-from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome, name_gate
+from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
@@ -47,10 +47,7 @@ NAMED_EMOTIONS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One limit: in points of a hundred for shares, in dollars a night for cost.
-
-    `subject` is what a change is compared with.
-    """
+    """One limit, in points, percent or dollars; `subject` is what a change is compared with."""
 
     kind: Kind
     limit: float
@@ -116,11 +113,7 @@ def check_gates(gates: Sequence[Gate], models: Iterable[CheckedModel]) -> tuple[
 
 
 def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the gravest outcome: a regression, then a failure, a stale calibration, an inconclusive gate.
-
-    >>> gravest(["pass", "inconclusive", "regression"]), gravest([])
-    ('regression', None)
-    """
+    """Return the gravest outcome: a regression, then a failure, a stale calibration, an inconclusive gate."""
     return max(outcomes, key=severity, default=None)
 
 
@@ -263,22 +256,20 @@ def _result(
     gate: Gate, model: CheckedModel, outcome: Outcome, text: str, *, value: float | None = None, **more: Any
 ) -> GateResult:
     """Return a gate's result; the sentence of one without a figure names the gate."""
-    which = f"{name_gate(gate.kind, gate.subject)}: " if value is None else ""
-    return GateResult(
+    result = GateResult(
         gate=gate.kind,
         model=model.result.model,
         subject=gate.subject,
         outcome=outcome,
         value=None if value is None else finite_or_none(value),
         limit=gate.limit,
-        sentence=f"{model.result.model}: {which}{outcome}: {text}.",
         **more,
     )
+    which = f"{result.name}: " if value is None else ""
+    return replace(result, sentence=f"{result.model}: {which}{outcome}: {text}.")
 
 
 def _points(estimate: Estimate, sign: int) -> Estimate:
     """Return an estimate in points, negated where the sign is negative."""
-    value, ends = 100 * sign * estimate.value, estimate.interval
-    if ends is None or not math.isfinite(ends.low + ends.high):
-        return Estimate(value, None)
-    return Estimate(value, Interval(*sorted((100 * sign * ends.low, 100 * sign * ends.high))))
+    ends = (estimate.interval.low, estimate.interval.high) if estimate.interval else (math.nan, math.nan)
+    return estimate_of(100 * sign * estimate.value, *sorted(100 * sign * end for end in ends))

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from itertools import chain
 from json import JSONDecodeError
 from pathlib import Path
 from time import monotonic, sleep
@@ -72,7 +73,8 @@ def read_url(url: str | Path) -> URL:
         backend = address.get_backend_name()
     except (exc.ArgumentError, ValueError):
         raise UserError("history: not a valid URL (not shown, because it may contain a key)") from None
-    if backend not in ("sqlite", "postgresql"):
+    is_file = backend == "sqlite" and address.database not in (None, "", ":memory:")
+    if not is_file and backend != "postgresql":
         raise UserError(
             f"{show_url(address)}: not supported; use SQLite (a file) or postgresql+psycopg://..."
         )
@@ -103,9 +105,8 @@ def make_engine(url: URL) -> sql.Engine:
     try:
         if url.get_backend_name() == "postgresql":
             return sql.create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
-        in_memory = url.database in (None, "", ":memory:")
-        pool: dict[str, Any] = {} if in_memory else {"poolclass": NullPool}
-        engine = sql.create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS}, **pool)
+        waits = {"timeout": BUSY_SECONDS}
+        engine = sql.create_engine(url, hide_parameters=True, connect_args=waits, poolclass=NullPool)
     except (ImportError, exc.NoSuchModuleError):
         raise UserError(
             f"{show_url(url)}: the package psycopg is missing; {install_hint('nightly')}"
@@ -120,7 +121,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     deadline = monotonic() + BUSY_SECONDS
-    while connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:  # here SQLite does not wait for a process that makes the same file
@@ -136,10 +137,7 @@ def _begin_sqlite(connection: sql.Connection) -> None:
 
 
 class History:
-    """An open history; `open_history` returns one.
-
-    `config` limits a query to the nights of one config, `last` to the newest nights.
-    """
+    """An open history; `config` limits a query to the nights of one config, `last` to the newest nights."""
 
     def __init__(self, engine: sql.Engine, place: str) -> None:
         self.engine, self.place = engine, place
@@ -180,25 +178,20 @@ class History:
     def nights(self, *, config: str | None = None, last: int | None = None) -> list[schema.Night]:
         """Return nights without their results, oldest first."""
         with self.transaction() as connection:
-            return list(_read_nights(connection, config, last).values())
+            return list(_read_nights(connection, config, last=last).values())
 
     def night(self, config: str, night: str) -> schema.NightRecord | None:
         """Return one night with all its results."""
         with self.transaction() as connection:
-            asked = sql.select(schema.NIGHTS).where(
-                schema.NIGHTS.c.config == config, schema.NIGHTS.c.night == night
-            )
-            row = connection.execute(asked).mappings().first()
-            if row is None:
+            found = _read_nights(connection, config, night=night)
+            if not found:
                 return None
-            about = _make(schema.Night, dict(row))
             results: dict[str, Any] = {
-                name: tuple(_read_records(connection, kind, {row["id"]: about})[row["id"]])
+                name: tuple(chain.from_iterable(_read_records(connection, kind, found).values()))
                 for name, (_, kind) in schema.TABLES.items()
             }
-        return schema.NightRecord(
-            **{item.name: getattr(about, item.name) for item in fields(schema.Night)}, **results
-        )
+        about = next(iter(found.values()))
+        return schema.NightRecord(**{name: getattr(about, name) for name in about.__slots__}, **results)
 
     def results(
         self,
@@ -209,7 +202,7 @@ class History:
     ) -> list[tuple[schema.Night, list[Row]]]:
         """Return each night's records of one kind, such as `EmotionResult`, oldest night first."""
         with self.transaction() as connection:
-            nights = _read_nights(connection, config, last)
+            nights = _read_nights(connection, config, last=last)
             records = _read_records(connection, record, nights, *where)
         return [(night, records[night_id]) for night_id, night in nights.items() if night_id in records]
 
@@ -267,7 +260,7 @@ def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[Histo
     A password belongs in PGPASSWORD or in ~/.pgpass; one in the URL works and is never shown.
     """
     address = read_url(url)
-    if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
+    if address.get_backend_name() == "sqlite":
         path = Path(str(address.database))
         if must_exist and not path.exists():
             raise UserError(f"{path}: no such history; set another, or run a night first")
@@ -314,11 +307,7 @@ def _row(item: Any, record: type | None = None) -> dict[str, Any]:
 
 
 def storable(value: Any) -> Any:
-    """Return a value as both databases hold it.
-
-    >>> storable({"a": float("nan"), "b": ["x\\x00", "\\ud800"]})
-    {'a': None, 'b': ['x\\ufffd', '\\ufffd']}
-    """
+    """Return a value as both databases hold it."""
     if isinstance(value, str):
         if value.isascii() and "\x00" not in value:
             return value
@@ -336,14 +325,14 @@ def storable(value: Any) -> Any:
     return value
 
 
-def _read_nights(connection: sql.Connection, config: str | None, last: int | None) -> dict[int, schema.Night]:
+def _read_nights(
+    connection: sql.Connection, config: str | None, *, last: int | None = None, night: str | None = None
+) -> dict[int, schema.Night]:
     """Return nights by their number, oldest first."""
-    asked = (
-        sql.select(schema.NIGHTS)
-        .order_by(schema.NIGHTS.c.night.desc(), schema.NIGHTS.c.id.desc())
-        .limit(last)
-    )
-    rows = connection.execute(asked if config is None else asked.where(schema.NIGHTS.c.config == config))
+    columns, wanted = schema.NIGHTS.c, {"config": config, "night": night}
+    where = [columns[name] == value for name, value in wanted.items() if value is not None]
+    newest = (columns.night.desc(), columns.id.desc())
+    rows = connection.execute(sql.select(schema.NIGHTS).where(*where).order_by(*newest).limit(last))
     return {row["id"]: _make(schema.Night, dict(row)) for row in reversed(rows.mappings().all())}
 
 

@@ -30,12 +30,7 @@ from empathy_judge.data.text import slug
 from empathy_judge.judge.base import Judge, load_judge
 from empathy_judge.judge.budget import Budget
 from empathy_judge.judge.explanation import explain
-from empathy_judge.judge.llm.answer_prompts import (
-    RESPONSES,
-    Responder,
-    respond_to,
-    say_counts,
-)
+from empathy_judge.judge.llm.answer_prompts import RESPONSES, Responder, respond_to, say_counts
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS
 from empathy_judge.judge.scoring import ScoringRequest, SummarizedRun, plan_run, score_file
 from empathy_judge.nightly.config import NIGHT, ModelEntry, NightlyConfig
@@ -43,7 +38,6 @@ from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResu
 from empathy_judge.reports.progress import progress
 
 Clock = Callable[[], datetime]
-FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # the manifest of a file
 CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
 
 
@@ -157,12 +151,11 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
         if not source.exists():  # made elsewhere every night, and tonight not yet
             raise OperationalError(f"{source}: no such file; run the command again once it exists")
         every = list(Exchanges(source, unit=setup.config.unit))
-        rows = [
-            replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)
-        ]
-        if not rows:
+        own = [item for item in every if item.model in (entry.name, UNNAMED_MODEL)]
+        if not own:
             names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
             raise UserError(f"{source}: no reply by {entry.name!r}; models in it: {names}")
+        rows = [replace(item, model=entry.name) for item in own]
         cut_short = [item for item in rows if item.extra.get("finish_reason") == "length"]
         whole = [item for item in rows if item.extra.get("finish_reason") != "length"]
         if not whole:
@@ -170,7 +163,7 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
         write_rows(aside, cut_short)
         write_rows(taken, whole)
     cut = sum(1 for _ in read_exchanges(aside)) if aside.exists() else 0
-    return taken, {**FREE, "reasons": {CUT_SHORT: cut} if cut else {}}
+    return taken, {"cost": 0.0, "served": {}, "reasons": {CUT_SHORT: cut} if cut else {}}
 
 
 def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:

@@ -8,7 +8,7 @@ A new judge or version starts a new baseline; `nightly --again` scores an earlie
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -95,8 +95,9 @@ def make_record(history: History, setup: measure.NightSetup) -> tuple[schema.Nig
         for name in earlier
     ]
     gates = check_gates(config.gates, checked)
-    gateless: dict[schema.Outcome, Collection[str]] = {"failed": failed, "regression": unresponsive}
-    outcomes = (*(item.outcome for item in gates), *(kind for kind, names in gateless.items() if names))
+    outcomes = [item.outcome for item in gates]
+    outcomes += ["failed"] if failed else []
+    outcomes += ["regression"] if unresponsive else []
     status = gravest(outcomes) or "pass"
     record = schema.NightRecord(
         config=config.name,
@@ -138,9 +139,9 @@ def sum_emotions(judged: Iterable[schema.JudgedResponse]) -> Iterable[schema.Emo
         if item.emotion is not None and item.good is not None:
             groups[item.model, item.emotion].append(item)
     for (model, emotion), items in sorted(groups.items()):
-        sums = {name: sum(getattr(item, name) for item in items) for name in map(str.lower, LABELS)}
-        rounded = {name: round(total, 6) for name, total in sums.items()}
-        yield schema.EmotionResult(model=model, emotion=emotion, n=len(items), **rounded)
+        names = [label.lower() for label in LABELS]
+        sums = {name: round(sum(getattr(item, name) for item in items), 6) for name in names}
+        yield schema.EmotionResult(model=model, emotion=emotion, n=len(items), **sums)
 
 
 def compare_with_study(
@@ -171,9 +172,6 @@ def compare_with_study(
     return tuple(sentences)
 
 
-# The models before tonight, from the history.
-
-
 @dataclass(frozen=True, slots=True)
 class PastNight:
     """What a change is measured against: responses of these `nights`, and their share of `unscored` ones."""
@@ -185,10 +183,7 @@ class PastNight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierNights:
-    """A model before tonight; `sums` are those of its nights since the baseline, less those of a moved judge.
-
-    The baseline has the responses of all nights it is averaged over.
-    """
+    """A model before tonight; `sums` are of its nights since the baseline, less those of a moved judge."""
 
     past: Mapping[schema.Against, PastNight]
     sums: Mapping[schema.Label, Sequence[NightSums]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from empathy_judge.data.records import NOUNS, REPLY, to_plain
+from empathy_judge.data.records import NOUNS, to_plain
 from empathy_judge.data.text import listed, number, percent, points, printable
 from empathy_judge.judge.llm.answer_prompts import say_counts
 from empathy_judge.nightly.changes import describe_variation, name_nights
@@ -107,7 +107,7 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
         f"dashboard {config.dashboard / 'index.html'}" if config.dashboard else "",
     )
     tables = (_table(record),) if record.models else ()
-    shown = tuple(note for note in notes if note)
+    shown = tuple(filter(None, notes))
     models = Section(name="models", title="Models", short="models", tables=tables, notes=shown)
     return Page(
         title=f"{record.config}, night {record.night}: {record.status}",
@@ -146,7 +146,10 @@ def sentences(record: NightRecord) -> list[str]:
     if unheld := dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped"):
         lines.append(f"Skipped, because there is nothing to compare with: {', '.join(unheld)}.")
     for model in record.models:
-        lines += [line] if (line := describe_missing(model, record.unit)) else []
+        if model.unscored_share:
+            counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[record.unit]} are unscored"
+            part = f"{100 * model.unscored_share:.1f}%"
+            lines.append(f"{model.model}: {counted} ({part}): {say_counts(model.unscored)}.")
         changes = {item.against: item for item in record.changes if item.model == model.model}
         since: dict[tuple[str, ...], str] = {}  # one sentence if both changes are since the same night
         for against, change in changes.items():
@@ -163,19 +166,6 @@ def describe_unresponsive(model: ModelResult) -> str | None:
     if not model.is_unresponsive:
         return None
     return f"Warning: {model.model}: {model.refused}. It has no Good share, and its gates on shares fail."
-
-
-def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
-    """Return a sentence on responses that are unscored: cut short, refused or not judged.
-
-    >>> describe_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
-    'm: 2 of 32 replies are unscored (6.2%): no response: cut short (2).'
-    """
-    if not model.unscored_share:
-        return None
-    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit]} are unscored"
-    part = f"{100 * model.unscored_share:.1f}%"
-    return f"{model.model}: {counted} ({part}): {say_counts(model.unscored)}."
 
 
 def _table(record: NightRecord) -> Table:
@@ -195,14 +185,11 @@ def _table(record: NightRecord) -> Table:
 
 def _row(model: ModelResult, record: NightRecord) -> list[str]:
     shares = model.shares
-    changes = {item.against: item for item in record.changes if item.model == model.model}
+    since = {item.against: item for item in record.changes if item.model == model.model}
     return [
         model.model,
         *(percent(shares.get(label), glue="\n") for label in ("Good", "Bad")),
-        *(
-            points(changes[night].total if night in changes else None, glue="\n")
-            for night in AGAINST.values()
-        ),
+        *(points(since[night].total if night in since else None, glue="\n") for night in AGAINST.values()),
         number(model.fit.estimate.value if model.fit else None, 2),
         f"{model.n:,}",
         f"{model.missing:,}",

@@ -180,17 +180,8 @@ class GateResult:
 
     @property
     def name(self) -> str:
-        """The gate with its subject."""
-        return name_gate(self.gate, self.subject)
-
-
-def name_gate(kind: Kind, subject: str = "") -> str:
-    """Return a gate as in the configuration, with its subject.
-
-    >>> name_gate("good_share_drop", "last night"), name_gate("max_cost")
-    ('good_share_drop against last night', 'max_cost')
-    """
-    return f"{kind} against {subject}" if subject else kind
+        """The gate as in the configuration, with its subject."""
+        return f"{self.gate} against {self.subject}" if self.subject else self.gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
 from empathy_judge.data.text import ends_of, money, percent, points, slug
 from empathy_judge.judge.explanation import Explanation, Part
+from empathy_judge.nightly.changes import describe_variation
 from empathy_judge.nightly.dashboard import views
 from empathy_judge.nightly.dashboard.views import ModelSeries, ModelTonight, NightSeries, share_of
 from empathy_judge.nightly.history import History
@@ -52,10 +53,7 @@ class ResponsePage:
 
 
 def build_dashboard(history: History, folder: Path, *, nights: int | None = None) -> list[Path]:
-    """Write the site, index.html last, and return its files; `nights` limits it to the newest nights.
-
-    Outdated files of an earlier build are deleted; a folder with an index.html of another program is refused.
-    """
+    """Write the site, index.html last, and return its files; delete outdated files of an earlier build."""
     with disk_errors(folder):
         before = _check_folder(folder)
         series = views.read_series(history, last=nights)
@@ -109,18 +107,21 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     for page in responses:
         yield render(page.name, "responses", page=page, links=links[page.model.name])
     for at, model in enumerate(models):
+        tonight, change = model.points[-1], describe_variation(model.changes[-1])
+        notes = (describe_unresponsive(model.newest), change, *(tonight.notes if tonight else ()))
+        shares = [_share_figure(series, model, label, caption=f"{label} share, %") for label in LABELS[::-1]]
         yield render(
             model.page,
             "model",
             model=model,
             facts=views.latest_facts(series, model),
-            notes=[*filter(None, [describe_unresponsive(model.newest)]), *views.model_notes(model)],
+            notes=[*filter(None, notes)],
             log=views.log_rows(series, model),
             rows=views.night_rows(series, model),
             links=links.get(model.name, {}),
             before=models[:at][-1:],
             after=models[at + 1 :][:1],
-            figures=model_figures(series, model),
+            figures=[*filter(None, [_change_figure(series, model)]), *shares],
         )
     spans = groupby(nights, key=lambda night: (night.judge_key, night.calibration))
     yield render(
@@ -131,16 +132,19 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
         summary=views.describe_health(series),
         figures=health_figures(series),
     )
-    tonight = views.models_tonight(series)
-    ordered = [item.model for item in tonight]
+    ranked = views.models_tonight(series)
+    ordered = [item.model for item in ranked]
     yield render(
         "index.html",
         "index",
         series=series,
         facts=views.facts_tonight(series),
-        tonight=tonight,
-        figure=change_figure(tonight),
-        trends=trend_figures(series, ordered),
+        tonight=ranked,
+        figure=change_figure(ranked),
+        trends=[
+            _change_figure(series, model) or _share_figure(series, model, "Good", caption=model.name)
+            for model in ordered[:TREND_MODELS]
+        ],
         emotions=views.emotion_table(series, ordered),
         nights=[
             (night, sum(at in model.regressions for model in models), pages[night.night])
@@ -201,20 +205,6 @@ def change_figure(tonight: Sequence[ModelTonight]) -> Figure | None:
         unit=" points",
         reference=0.0,
     )
-
-
-def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Figure]:
-    """Return a chart for each of the first few models: its change from the baseline, or its Good share."""
-    return [
-        _change_figure(series, model) or _share_figure(series, model, "Good", caption=model.name)
-        for model in models[:TREND_MODELS]
-    ]
-
-
-def model_figures(series: NightSeries, model: ModelSeries) -> list[Figure]:
-    """Return the charts of a model: the change from its baseline, and each label's share."""
-    shares = [_share_figure(series, model, label, caption=f"{label} share, %") for label in reversed(LABELS)]
-    return [*filter(None, [_change_figure(series, model)]), *shares]
 
 
 def health_figures(series: NightSeries) -> dict[str, Figure]:
@@ -352,11 +342,8 @@ def marked(item: JudgedResponse) -> str | None:
         return None
     if not pairs or "".join(text for text, *_ in pairs).split() != item.response.split():
         return None
-    parts = tuple(
-        Part(
-            charts.visible(text),
-            *(float(value) if isinstance(value, int | float) else None for value in effects),
-        )
-        for text, *effects in pairs
-    )
-    return as_html(Explanation(id=item.id, model=item.model, score=item.score, parts=parts))
+    parts = []
+    for text, *effects in pairs:
+        numbers = (float(value) if isinstance(value, int | float) else None for value in effects)
+        parts.append(Part(charts.visible(text), *numbers))
+    return as_html(Explanation(id=item.id, model=item.model, score=item.score, parts=tuple(parts)))

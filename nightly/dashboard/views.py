@@ -133,7 +133,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         models.append(
             ModelSeries(
                 name=name,
-                kind="corrected" if is_known(share_of(level, "corrected")) else "raw",
+                kind="corrected" if math.isfinite(share_of(level, "corrected").value) else "raw",
                 points=tuple(point.result if point else None for point in row),
                 changes=tuple(point.change if point else None for point in row),
                 findings=dict(sorted(findings[name].items())),
@@ -144,9 +144,8 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
     by_emotion: defaultdict[tuple[str, str], list[schema.EmotionResult]] = defaultdict(list)
     for item in chain.from_iterable(pooled):
         by_emotion[item.model, item.emotion].append(item)
-    anchors = {
-        night.key: rows for night, rows in history.results(schema.AnchorResult, config=config, last=last)
-    }
+    scored = history.results(schema.AnchorResult, config=config, last=last)
+    anchors = {night.key: rows for night, rows in scored}
     shifts = judge_shifts([anchors.get(night.key, []) for night in nights], nights)
     return NightSeries(
         nights=nights,
@@ -161,10 +160,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
 
 
 def pool(rows: Sequence[schema.EmotionResult]) -> PooledShare:
-    """Pool one model's nights under one emotion.
-
-    The interval is Wilson's with the number of prompts of one night, because the nights share the prompts.
-    """
+    """Pool one model's nights under one emotion, with Wilson's interval for the prompts of one night."""
     judged = sum(row.n for row in rows)
     share, prompts = sum(row.good for row in rows) / judged, judged / len(rows)
     low, high = wilson_interval(np.array(share), np.array(prompts), NORMAL)
@@ -175,11 +171,6 @@ def share_of(result: schema.ModelResult | None, kind: ShareKind, label: str = "G
     """Return a label's share, undefined on a night without one."""
     shares = {} if result is None else result.corrected if kind == "corrected" else result.raw
     return shares.get(label, NO_ESTIMATE)
-
-
-def is_known(estimate: Estimate) -> bool:
-    """Whether an estimate has a value."""
-    return math.isfinite(estimate.value)
 
 
 def new_instruments(nights: Sequence[schema.Night]) -> dict[int, str]:
@@ -264,8 +255,8 @@ def models_tonight(series: NightSeries) -> list[ModelTonight]:
             outcome = "not run"
         change = model.changes[-1]
         change = change if change is not None and change.shown.interval is not None else None
-        drops = [item.limit for item in gates if (item.gate, item.subject) == ("good_share_drop", "baseline")]
-        limit = drops[0] if drops else None
+        drops = (item.limit for item in gates if (item.gate, item.subject) == ("good_share_drop", "baseline"))
+        limit = next(drops, None)
         tonight.append(ModelTonight(model=model, outcome=outcome, change=change, limit=limit))
     return sorted(tonight, key=lambda item: item.rank)
 
@@ -305,23 +296,14 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     ]
 
 
-def model_notes(model: ModelSeries) -> list[str]:
-    """Return sentences on how to read a model's newest figures."""
-    notes = (describe_variation(model.changes[-1]), *(model.points[-1].notes if model.points[-1] else ()))
-    return [note for note in notes if note]
-
-
 def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Table:
-    """Return pooled Good shares, negative emotions first, the lowest of each kind first.
-
-    The tint of a cell is its distance from the mean.
-    """
+    """Return pooled Good shares, negative emotions first; tints are distances from the mean."""
     cells = series.emotions
     names = [model.name for model in models if any(name == model.name for name, _ in cells)]
-    by_emotion: dict[str, list[float]] = {}
+    by_emotion: defaultdict[str, list[float]] = defaultdict(list)
     for (_, emotion), cell in cells.items():
-        by_emotion.setdefault(emotion, []).append(cell.share.value)
-    shares = [*chain.from_iterable(by_emotion.values())]
+        by_emotion[emotion].append(cell.share.value)
+    shares = [cell.share.value for cell in cells.values()]
     middle = mean(shares) if shares else 0.0
     reach = max([0.05, *(abs(share - middle) for share in shares)])
 

@@ -90,8 +90,6 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"baseline = '../x'\n{MODEL}", "n.toml: baseline: '../x' is not a valid name"),
         ("models = [", "n.toml: not TOML"),
         (f"unit = 'conversation'\n{MODEL}", "unit: conversations are read from files; give each"),
-        (f"matters = 2\n{MODEL}", "n.toml: matters: renamed to min_judge_drift"),
-        (f"turns = 3\n{MODEL}", "n.toml: turns: conversations are read from files; set unit"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:
