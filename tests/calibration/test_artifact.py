@@ -14,7 +14,7 @@ from empathy_judge.calibration.artifact import (
     read_calibration,
     write_calibration,
 )
-from empathy_judge.calibration.shares.transport import CalibratedModels, TargetModel, transport
+from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS
 
@@ -38,11 +38,8 @@ MADE = Calibration(
 def test_it_is_the_same_after_writing_and_reading(tmp_path) -> None:
     path = tmp_path / "calibration.json"
     write_calibration(path, MADE)
-    found = read_calibration(path)
-    assert found == MADE and found.digest == MADE.digest
+    assert read_calibration(path) == MADE
     assert json.loads(path.read_text(encoding="utf-8"))["digest"] == MADE.digest
-    good = found.calibrated_models["Good"]
-    assert transport(good, TargetModel(judge=0.6)) == transport(GOOD, TargetModel(judge=0.6))
     assert [item.name for item in tmp_path.iterdir()] == ["calibration.json"]
 
 
@@ -57,7 +54,6 @@ def test_tampering_is_refused(tmp_path) -> None:
     write_calibration(path, MADE)
     text = path.read_text(encoding="utf-8")
     for old, new in [('"days": 90', '"days": 900'), ("0.52", "0.62")]:
-        assert old in text
         path.write_text(text.replace(old, new), encoding="utf-8")
         with pytest.raises(UserError, match="changed since it was written"):
             read_calibration(path)
@@ -66,6 +62,7 @@ def test_tampering_is_refused(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
+        (None, "run `calibrate` again"),
         (b"", "damaged"),
         (b'{"format": 2, "digest"', "damaged"),
         (b"\xff\xfe", "damaged"),
@@ -75,9 +72,10 @@ def test_tampering_is_refused(tmp_path) -> None:
         (b'{"format": 1, "digest": ""}', f"this version reads {FORMAT}; run `calibrate` again"),
     ],
 )
-def test_a_damaged_file_is_refused_with_its_name(tmp_path, content: bytes, says: str) -> None:
+def test_a_damaged_file_is_refused_with_its_name(tmp_path, content: bytes | None, says: str) -> None:
     path = tmp_path / "calibration.json"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(UserError, match=says) as caught:
         read_calibration(path)
     assert str(path) in str(caught.value)
@@ -85,35 +83,25 @@ def test_a_damaged_file_is_refused_with_its_name(tmp_path, content: bytes, says:
 
 def test_a_field_of_the_wrong_kind_is_named(tmp_path) -> None:
     path = tmp_path / "calibration.json"
-    write_calibration(path, replace(MADE, days="soon"))  # type: ignore[arg-type]
+    write_calibration(path, replace(MADE, days="soon"))
     with pytest.raises(UserError, match="days"):
         read_calibration(path)
 
 
-def test_none_there_is_said(tmp_path) -> None:
-    with pytest.raises(UserError, match="run `calibrate` again"):
-        read_calibration(tmp_path / "calibration.json")
-
-
 @pytest.mark.parametrize(
-    ("change", "today", "says"),
+    ("change", "today", "columns", "says"),
     [
-        ({}, date(2025, 3, 1), None),
-        ({}, date(2025, 5, 29), None),
-        ({}, date(2025, 5, 30), "expired on 2025-05-30"),
-        ({}, date(2024, 2, 27), None),  # a night dated before it was made
-        ({"name": "length"}, date(2025, 3, 2), "it is for the judge"),
-        ({"version": "2"}, date(2025, 3, 2), "is for judge version"),
-        ({"rubric": "x"}, date(2025, 3, 2), "another rubric"),
+        ({}, date(2025, 3, 1), LABELS, None),
+        ({}, date(2025, 5, 29), LABELS, None),
+        ({}, date(2025, 5, 30), LABELS, "expired on 2025-05-30"),
+        ({}, date(2024, 2, 27), LABELS, None),  # a night dated before it was made
+        ({}, date(2025, 3, 1), ["mean"], "the levels mean, not"),
+        ({"name": "length"}, date(2025, 3, 2), LABELS, "it is for the judge"),
+        ({"version": "2"}, date(2025, 3, 2), LABELS, "is for judge version"),
+        ({"rubric": "x"}, date(2025, 3, 2), LABELS, "another rubric"),
     ],
 )
-def test_it_says_when_it_does_not_fit(change, today: date, says: str | None) -> None:
+def test_it_says_when_it_does_not_fit(change, today: date, columns, says: str | None) -> None:
     judge = replace(JudgeIdentity(name="default", version="1.2", rubric="ab12"), **change)
-    made = replace(MADE, calibrated_models=dict.fromkeys(LABELS, GOOD))
-    reason = misfit(made, judge, today=today)
-    assert reason is None if says is None else says in (reason or "")
-
-
-def test_a_calibration_of_a_mean_does_not_fit_a_judge_of_labels() -> None:
-    judge = JudgeIdentity(name="default", version="1.2", rubric="ab12")
-    assert "the levels Good, not" in (misfit(MADE, judge, today=MADE.created) or "")
+    reason = misfit(replace(MADE, calibrated_models=dict.fromkeys(columns, GOOD)), judge, today=today)
+    assert reason is None if says is None else says in reason

@@ -21,7 +21,7 @@ from empathy_judge.calibration.monitoring.confidence_sequence import (
 )
 def test_nights_without_change_show_few_drops(kind: str, world: dict[str, float]) -> None:
     rng = np.random.default_rng(1)
-    alarms = [first_alarm(year(rng, kind, nights=120, **world)) for _ in range(20)]  # type: ignore[arg-type]
+    alarms = [first_alarm(year(rng, kind, nights=120, **world)) for _ in range(20)]
     assert sum(map(math.isfinite, alarms)) <= 2
 
 
@@ -38,12 +38,12 @@ def test_the_mean_is_of_the_newest_nights_weighed_by_their_prompts() -> None:
     assert recent_change(nights).value == pytest.approx(0.1 / 6)
     nights += [sum_night([0.5, 0.4])] * RECENT
     assert recent_change(nights).value == pytest.approx(0.45)
+    assert recent_change([*nights, sum_night([])]) == recent_change(nights), "a night without prompts"
 
 
 def test_a_rise_is_seen_and_several_models_widen_the_interval() -> None:
     nights = year(np.random.default_rng(8), "normal", nights=40, drop_at=0, drop=-0.1, baseline_nights=5)
     one, many = recent_change(nights).interval, recent_change(nights, models=20).interval
-    assert one is not None and many is not None
     assert 0 < one.low <= 0.1 <= one.high
     assert many.low < one.low and one.high < many.high
 
@@ -51,26 +51,20 @@ def test_a_rise_is_seen_and_several_models_widen_the_interval() -> None:
 def test_answers_that_never_vary_are_no_evidence_until_they_do() -> None:
     still = [sum_night(np.zeros(PROMPTS))] * 30
     found = recent_change(still)
-    assert found.value == 0
-    assert found.interval is not None and 0 < found.interval.high < 0.03, "variation of a point is assumed"
+    assert found.value == 0 < found.interval.high < 0.03, "variation of a point is assumed"
     # A new version answers all prompts anew, about as well: that is no change.
     anew = 0.2 * np.random.default_rng(10).standard_normal(PROMPTS)
-    ends = recent_change([*still, sum_night(anew - anew.mean() - 0.01)]).interval
-    assert ends is not None and ends.high > 0
+    assert recent_change([*still, sum_night(anew - anew.mean() - 0.01)]).interval.high > 0
 
 
 def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
     def variance(**world: float) -> tuple[NightVariance, float]:
-        nights = year(np.random.default_rng(11), "normal", nights=60, **world)  # type: ignore[arg-type]
+        nights = year(np.random.default_rng(11), "normal", nights=60, **world)
         ends = recent_change(nights).interval
-        assert ends is not None
         return night_variance(nights), ends.high - ends.low
 
-    (calm, narrow), (varied, wide), (fallen, _) = (
-        variance(),
-        variance(variation=0.03),
-        variance(drop_at=30, drop=0.1),
-    )
+    worlds = {}, {"variation": 0.03}, {"drop_at": 30, "drop": 0.1}
+    (calm, narrow), (varied, wide), (fallen, _) = (variance(**world) for world in worlds)
     assert calm.spread < 0.006 and fallen.spread < 0.006, "a change is no variation"
     assert not calm.is_shown and varied.is_shown and not fallen.is_shown
     assert varied.spread == pytest.approx(0.03, rel=0.35)
@@ -83,8 +77,3 @@ def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
 def test_too_little_is_undefined(nights: list[NightSums]) -> None:
     assert recent_change(nights).interval is None
     assert night_variance(nights).widening == 1.0
-
-
-def test_a_night_without_prompts_changes_nothing() -> None:
-    some = [sum_night(0.1 * np.random.default_rng(12).standard_normal(50))]
-    assert recent_change([*some, sum_night([])]) == recent_change(some)

@@ -1,5 +1,7 @@
 """Corrected shares: ppi-python's point, raters in the variance, and answers known beforehand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -53,12 +55,8 @@ def test_the_point_is_that_of_ppi_python_and_the_weight_is_the_one_it_took(seed:
 
 def test_several_raters_of_an_item_count_as_its_mean() -> None:
     rated = iid(np.random.default_rng(3))
-    twice = RatedModel(
-        judged=rated.judged,
-        item=np.repeat(rated.item, 2),
-        value=np.repeat(rated.value, 2, axis=0),
-        cluster=np.arange(240) % 7,
-    )
+    item, value = np.repeat(rated.item, 2), np.repeat(rated.value, 2, axis=0)
+    twice = replace(rated, item=item, value=value, cluster=np.arange(240) % 7)
     found = ppi_estimate(twice)
     np.testing.assert_allclose(found.value, ppi_estimate(rated).value, atol=1e-12)
     # The same ratings twice are no more information.
@@ -66,38 +64,30 @@ def test_several_raters_of_an_item_count_as_its_mean() -> None:
 
 
 def test_one_cluster_or_one_item_cannot_say_how_exact_it_is() -> None:
-    judged = np.tile([0.2, 0.3, 0.5], (30, 1))
-    lone_rater = RatedModel(
-        judged=judged, item=np.arange(10), value=one_hot([1, 3] * 5, 3), cluster=np.zeros(10, dtype=int)
-    )
-    lone_item = RatedModel(
-        judged=judged, item=np.zeros(4, dtype=int), value=one_hot([1, 2, 3, 3], 3), cluster=np.arange(4)
-    )
-    for rated in (lone_rater, lone_item):
+    judged, one, many = np.tile([0.2, 0.3, 0.5], (30, 1)), np.zeros(10, dtype=int), np.arange(10)
+    for item, cluster in ((many, one), (one, many)):
+        rated = RatedModel(judged=judged, item=item, value=one_hot([1, 3] * 5, 3), cluster=cluster)
         assert np.isnan(ppi_estimate(rated).variance).all()
         (found,) = by_each_other({"a": rated})
         assert found.how == "ratings" and found.corrected["Good"].interval is None
 
 
 def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
-    rng = np.random.default_rng(6)
-    models = {}
-    truth = {}
-    for number, level in enumerate([2.2, 2.8, 3.1, 3.4, 3.9]):
+    rng, models = np.random.default_rng(6), {}
+    truth = {"m0": 2.2, "m1": 2.8, "m2": 3.1, "m3": 3.4, "m4": 3.9}
+    for number, (name, level) in enumerate(truth.items()):
         quality = level + 0.6 * rng.standard_normal(500)
         rating = np.clip(np.round(quality[:150] + 0.5 * rng.standard_normal(150)), 1, 5)
-        models[f"m{number}"] = RatedModel(
+        models[name] = RatedModel(
             judged=(0.8 * quality + 1.2)[:, None],
             item=np.arange(150),
             value=rating[:, None],
             cluster=np.arange(150) // 10 + 100 * number,
             bounds=(1.0, 5.0),
         )
-        truth[f"m{number}"] = level
     for found in by_each_other(models, names=MEAN):
         level = found.corrected["mean"]
         assert found.how == ("both" if found.reason is None else "ratings")
-        assert level.interval is not None
         assert level.interval.low <= truth[found.model] <= level.interval.high
         assert level.interval.high - level.interval.low < 0.4
 

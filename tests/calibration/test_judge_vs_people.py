@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,7 @@ from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.records import to_plain
 
 
-def some_paired(
-    seed: int, rows: int = 90, levels: int = 3, batches: int = 15, *, is_coarse: bool = False
-) -> Paired:
+def some_paired(seed: int, rows: int = 90, levels: int = 3, *, is_coarse: bool = False) -> Paired:
     """A middling judge of three models; `is_coarse`: it gives whole scores and no probabilities."""
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet(np.arange(1, levels + 1), size=rows)
@@ -28,8 +27,8 @@ def some_paired(
     return Paired(
         id=number.astype(str),
         model=np.array(["ada", "bea", "cyd"])[number % 3],
-        rater=(number % batches).astype(str),
-        batch=(number % batches).astype(str),
+        rater=(number % 15).astype(str),
+        batch=(number % 15).astype(str),
         prompt=(number // 3).astype(str),
         rating=rating.astype(np.int64),
         score=np.clip(score, 1, levels),
@@ -46,12 +45,10 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
     assert (found.clusters, found.cluster_count, found.draws) == ("batch", 15, 15)  # each left out once
     values = {name: estimate.value for name, estimate in found.metrics.items()}
     ratings, labels, scores = paired.rating, paired.label, paired.score
-    kappa = metrics.cohen_kappa_score(ratings, labels, weights="quadratic")
-    assert values["qwk"] == pytest.approx(kappa)
+    assert values["qwk"] == pytest.approx(metrics.cohen_kappa_score(ratings, labels, weights="quadratic"))
     assert values["spearman"] == pytest.approx(stats.spearmanr(ratings, scores).statistic)
     assert np.array(found.confusion).tolist() == metrics.confusion_matrix(ratings, labels).tolist()
     for name, estimate in found.metrics.items():
-        assert estimate.interval is not None, name
         assert estimate.interval.low <= estimate.value <= estimate.interval.high, name
     assert {level.model for level in found.levels.models} == {"ada", "bea", "cyd"}
     json.dumps(to_plain(found), allow_nan=False)
@@ -60,34 +57,26 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
 def test_means_by_model_on_any_scale() -> None:
     paired = some_paired(0, 300, levels=5)
     found = agreement(paired, rng=np.random.default_rng(0), draws=200)
-    people = {name: part.rating.mean() for name, part in paired.by_model().items()}
-    judge = {name: part.score.mean() for name, part in paired.by_model().items()}
-    assert {item.model: item.people for item in found.levels.models} == pytest.approx(people)
-    errors = {item.model: item.error.value for item in found.levels.models}
-    assert errors == pytest.approx({name: judge[name] - people[name] for name in people})
-    assert found.levels.mean_error.value == pytest.approx(np.mean(np.abs(list(errors.values()))))
-    assert found.levels.tau.value == pytest.approx(
-        stats.kendalltau(list(people.values()), list(judge.values())).statistic
-    )
-    assert [item.people for item in found.levels.models] == sorted(people.values(), reverse=True)
+    by_model = paired.by_model()
+    found, levels = found.levels, [by_model[item.model] for item in found.levels.models]
+    people, judge = (np.array([getattr(part, of).mean() for part in levels]) for of in ("rating", "score"))
+    assert [item.people for item in found.models] == pytest.approx(people) and (np.diff(people) <= 0).all()
+    assert [item.error.value for item in found.models] == pytest.approx(judge - people)
+    assert found.mean_error.value == pytest.approx(np.abs(judge - people).mean())
+    assert found.tau.value == pytest.approx(stats.kendalltau(people, judge).statistic)
 
 
 @pytest.mark.parametrize("rating", [[3] * 40, [1, 3] * 20])
 def test_agreement_of_a_judge_that_says_one_thing(rating: list[int]) -> None:
     """All Good against all Good, or against two levels: undefined is said, and nothing breaks."""
     paired = some_paired(0, 40, is_coarse=True)
-    constant = Paired(
-        **{name: getattr(paired, name) for name in ("id", "model", "rater", "batch", "prompt")},
-        rating=np.array(rating),
-        score=np.full(40, 2.9),
-        label=np.full(40, 3),
-    )
+    constant = replace(paired, rating=np.array(rating), score=np.full(40, 2.9), label=np.full(40, 3))
     found = agreement(constant, rng=np.random.default_rng(0), draws=50)
     assert math.isnan(found.metrics["spearman"].value)
     assert found.metrics["qwk"].value == pytest.approx(math.nan if rating[0] == 3 else 0, nan_ok=True)
     assert found.metrics["exact"].value == np.mean(np.array(rating) == 3)
     assert math.isnan(found.metrics["balanced_accuracy"].value), "it is 1/3 by definition"
-    assert found.undefined["balanced_accuracy"] == "the judge, or people, gave one label only"
+    assert "balanced_accuracy" in found.undefined
     json.dumps(to_plain(found), allow_nan=False)
 
 

@@ -33,9 +33,7 @@ def test_a_large_difference_is_settled_and_ratings_run_out_on_none() -> None:
     wide = standing(ratings_of(replace(SMALL, taste=0.0)), "A", "B", margin=0.6)
     assert str(wide) == "settled: similar within 60 points"
     early = standing(ratings_of(replace(SMALL, gap=0.3, taste=0.0), share=0.25), "A", "B")
-    assert early.verdict == "inconclusive" and early.more is not None
-    assert str(early).startswith(f"about {early.more} more")
-    assert early.difference.interval is not None
+    assert early.verdict == "inconclusive" and early.more and early.difference.interval
 
 
 def test_few_people_who_differ_are_told_to_be_too_few() -> None:
@@ -43,9 +41,7 @@ def test_few_people_who_differ_are_told_to_be_too_few() -> None:
         standing(ratings_of(World(raters=4, prompts=200, each=200, gap=0.15, taste=0.8), seed=seed), "A", "B")
         for seed in range(6)
     ]
-    assert any(
-        item.people and not item.more and str(item).endswith("more raters are needed") for item in found
-    )
+    assert any(item.people and not item.more for item in found)
 
 
 def test_one_rater_or_none_has_no_interval() -> None:
@@ -66,25 +62,19 @@ def test_three_models_share_the_error_and_a_baseline_asks_for_less() -> None:
     )
     widths = []
     for found in (standings(two), standings(both, baseline="A"), standings(both)):
-        pair = next(item for item in found if (item.one, item.other) == ("A", "B"))
-        assert pair.difference.interval is not None
-        widths.append(pair.difference.interval.high - pair.difference.interval.low)
+        ends = next(item.difference.interval for item in found if (item.one, item.other) == ("A", "B"))
+        widths.append(ends.high - ends.low)
     assert len(standings(both)) == 6 and widths == sorted(widths) and widths[0] < widths[-1]
 
 
 def test_chances_undo_what_unequal_draws_did() -> None:
     world = World(raters=6, prompts=60, each=60, taste=0.0, fit=1.5, strata=True)
-    gaps = np.array(
-        [
-            [
-                standing(item, "A", "B").difference.value
-                for item in (ratings, replace(ratings, chance=np.ones(len(ratings.value))))
-            ]
-            for ratings in (ratings_of(world, seed=seed) for seed in range(20))
-        ]
-    )
-    weighted, plain = gaps.mean(axis=0)
-    assert abs(weighted) < 0.06 < 0.15 < plain
+    weighted = [ratings_of(world, seed=seed) for seed in range(20)]
+    plain = [replace(ratings, chance=np.ones(len(ratings.value))) for ratings in weighted]
+    gaps = [
+        np.mean([standing(item, "A", "B").difference.value for item in each]) for each in (weighted, plain)
+    ]
+    assert abs(gaps[0]) < 0.06 < 0.15 < gaps[1]
 
 
 @pytest.mark.parametrize("people", PEOPLE)
