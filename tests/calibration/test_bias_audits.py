@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from biased_judges import draw, rates
+from scipy.stats import binomtest
 
-from empathy_judge.calibration.bias import AUDITS, audit, conclude, judge_effect, mean_change
+from empathy_judge.calibration import bias
+from empathy_judge.calibration.bias import AUDITS, audit, crossed_share, exact_share
 from empathy_judge.calibration.cluster import Contrast, contrast
 from empathy_judge.data.records import to_plain
 
@@ -80,7 +82,7 @@ def test_the_verdict_follows_its_rule() -> None:
         (0.05, 0.2, "could not have been found", "unclear"),
         (math.nan, math.nan, "could not have been found", "unclear"),
     ):
-        found = judge_effect(Contrast(effect=effect, error=error, freedom=1e5), threshold=0.1)
+        found = bias.judge_effect(Contrast(effect=effect, error=error, freedom=1e5), threshold=0.1)
         assert found == tuple(verdict)
 
 
@@ -134,8 +136,8 @@ def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:
 
     def result(shift: float, least: float, most: float, spread: float = 0.1, pairs: int = 80) -> str:
         after = before + shift + spread * rng.standard_normal(80)
-        change = mean_change(*(part[:pairs] for part in (before, after, prompts)))
-        return conclude(change, least, most)
+        change = bias.mean_change(*(part[:pairs] for part in (before, after, prompts)))
+        return bias.conclude(change, least, most)
 
     same = (-0.1, 0.1)
     assert result(0.0, *same) == result(0.3, 0.1, np.inf) == result(0.3, -0.1, np.inf) == "passes"
@@ -143,3 +145,38 @@ def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:
     assert result(0.1, -np.inf, 0.1) == result(0.0, *same, spread=3.0) == "inconclusive"
     assert result(0.0, *same, pairs=2) == "inconclusive"  # one prompt
     assert result(0.0, *same, pairs=0) == "inconclusive"
+
+
+def test_a_single_share_has_the_interval_of_scipy() -> None:
+    for hits, count in ((0, 1), (1, 1), (0, 20), (7, 20), (20, 20), (1, 333), (332, 333), (1700, 5000)):
+        found = exact_share(hits, count)
+        theirs = binomtest(hits, count).proportion_ci(method="exact")
+        assert found.value == hits / count
+        assert (found.interval.low, found.interval.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+
+
+def test_the_interval_of_a_crossed_share_knows_that_attacks_and_replies_differ() -> None:
+    """A quarter of flips that are all two attacks' is known worse than a scattered quarter."""
+    rng, counted = np.random.default_rng, np.ones((8, 40), dtype=bool)
+    one_attack, scattered = np.zeros_like(counted), np.zeros_like(counted)
+    one_attack[:2] = True
+    scattered.flat[::4] = True
+    widths = []
+    for hits in (one_attack, scattered):
+        found = crossed_share(hits, counted, rng=rng(0))
+        assert found.value == 0.25
+        assert found.interval.low < 0.25 < found.interval.high
+        widths.append(found.interval.high - found.interval.low)
+    assert widths[0] > 1.5 * widths[1]
+    assert crossed_share(counted, ~counted, rng=rng(0)).interval is None
+    assert crossed_share(counted, counted, rng=rng(0)) == exact_share(40, 40)
+
+
+def test_the_interval_of_a_crossed_share_holds_the_truth_as_often_as_it_says() -> None:
+    chance, held = np.random.default_rng(5), 0
+    for _ in range(200):
+        hard = chance.normal(size=(12, 1)) + chance.normal(size=(1, 30)) + chance.normal(size=(12, 30))
+        hits = hard > 1.5  # of a normal with variance 3: 19.3 % in truth
+        found = crossed_share(hits, np.ones_like(hits), rng=chance, draws=400).interval
+        held += found.low <= 0.1932 <= found.high
+    assert held >= 176  # twelve attacks are few, and percentile intervals of few clusters run short

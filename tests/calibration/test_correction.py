@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_ratings import World, draw_models
 
 from empathy_judge.calibration.comparison.verdicts import ratings_of_each
 from empathy_judge.calibration.shares.correction import (
@@ -15,7 +16,9 @@ from empathy_judge.calibration.shares.correction import (
     correct,
     project,
 )
+from empathy_judge.calibration.shares.model_table import fit_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from empathy_judge.calibration.shares.transport import refusal
 from empathy_judge.data.records import LABELS
 
 
@@ -105,3 +108,37 @@ def test_planning_follows_the_textbook() -> None:
     assert ratings_of_each(0.1, variance=0.25) == 403
     many = 2 * 0.25 * (2.8016 / 0.02) ** 2
     assert ratings_of_each(0.02, variance=0.25) == pytest.approx(many, rel=2e-3)
+
+
+def test_a_label_nobody_gave_keeps_the_rule_of_three_whatever_the_judge_says() -> None:
+    rng, number = np.random.default_rng(3), np.arange(50)
+    judged, value = rng.dirichlet([0.02, 1, 5], size=400), one_hot(rng.choice([2, 3], size=50), 3)
+    found = ppi_estimate(RatedModel(judged=judged, item=number, value=value, cluster=number % 10))
+    assert found.high[0] >= 3 / 50
+    assert found.least_variance[0] >= 0.01 * 0.99 / 100
+
+
+def test_ratings_far_from_the_line_are_believed_and_said_to_be() -> None:
+    models, _ = draw_models(World(models=10), 200, 1, np.random.default_rng(6))
+    name, rated = next(iter(models.items()))
+    assert all(row.warning is None for row in fit_models(models).rows if row.model != name)
+    models[name] = replace(rated, value=one_hot(np.ones(len(rated.item), dtype=int), 3))
+    row = fit_models(models).rows[0]
+    assert row.warning and row.corrected["Bad"].value > 0.8
+
+
+@pytest.mark.parametrize("replies", [1, 5, 20])
+def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibration_s(replies: int) -> None:
+    models, _ = draw_models(World(models=6), 100, 1, np.random.default_rng(7))
+    lines = calibrated_models(models)
+    judged = next(iter(models.values())).judged
+    none = {"item": np.zeros(0, dtype=np.intp), "value": np.zeros((0, 3)), "cluster": np.zeros(0, dtype=str)}
+    alike = RatedModel(judged=np.repeat(judged.mean(axis=0)[None], replies, axis=0), **none)
+    (row,) = correct({"new": alike}, calibrated=lines)
+    if replies < 10:
+        assert (row.how, row.corrected) == ("refused", {}) and row.reason
+        return
+    assert row.how == "line"
+    target = lines[-1].judged(float(alike.judged[0, -1]), 0.0, replies)
+    assert target.judge_noise == pytest.approx(20 * (lines[-1].prompt_variance or 0) / 39 / replies)
+    assert refusal(lines[-1], target) is None

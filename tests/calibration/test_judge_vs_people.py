@@ -1,4 +1,4 @@
-"""A judge beside people: the libraries' values, their bootstrap, and kappas others published."""
+"""A judge beside people: the libraries' values, their intervals, and few raters or labels."""
 
 import json
 import math
@@ -7,15 +7,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logit
 from sklearn import metrics
 
 from empathy_judge.calibration.agreement.judge_vs_people import agreement
+from empathy_judge.calibration.agreement.metrics import unseen_variance
+from empathy_judge.calibration.cluster import contrast
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.records import to_plain
 
 
-def some_paired(seed: int, rows: int = 90, levels: int = 3, *, is_coarse: bool = False) -> Paired:
+def some_paired(
+    seed: int,
+    rows: int = 90,
+    levels: int = 3,
+    *,
+    raters: int = 15,
+    batches: int = 0,
+    is_coarse: bool = False,
+) -> Paired:
     """A middling judge of three models; `is_coarse`: it gives whole scores and no probabilities."""
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet(np.arange(1, levels + 1), size=rows)
@@ -27,8 +38,8 @@ def some_paired(seed: int, rows: int = 90, levels: int = 3, *, is_coarse: bool =
     return Paired(
         id=number.astype(str),
         model=np.array(["ada", "bea", "cyd"])[number % 3],
-        rater=(number % 15).astype(str),
-        batch=(number % 15).astype(str),
+        rater=(number % raters).astype(str),
+        batch=(number % (batches or raters)).astype(str),
         prompt=(number // 3).astype(str),
         rating=rating.astype(np.int64),
         score=np.clip(score, 1, levels),
@@ -84,3 +95,54 @@ def test_agreement_on_a_single_rating() -> None:
     found = agreement(some_paired(0).take(np.array([0])), rng=np.random.default_rng(0), draws=50)
     assert found.draws == 0
     assert all(estimate.interval is None for estimate in found.metrics.values())
+
+
+@pytest.mark.parametrize(
+    ("raters", "batches", "clusters", "population"),
+    [
+        (12, 0, "batch", "general"),
+        (4, 0, "batch", "general"),
+        (6, 60, "rater", "general"),  # one rater's batches are one rater's
+        (3, 0, "prompt", "these raters only"),
+        (1, 30, "prompt", "these raters only"),
+    ],
+)
+def test_raters_stay_clusters_and_below_four_figures_are_of_these_raters(
+    raters: int, batches: int, clusters: str, population: str
+) -> None:
+    paired = some_paired(0, raters=raters, batches=batches)
+    assert agreement(paired, rng=np.random.default_rng(0)).clusters == clusters
+    assert paired.population == population
+
+
+def test_few_raters_intervals_are_student_s_on_the_logit() -> None:
+    """A mean left out rater by rater is the t-test of the raters' means, by the delta method on log odds."""
+    paired = some_paired(5, 120, raters=5)
+    exact = agreement(paired, rng=np.random.default_rng(0)).metrics["exact"]
+    hits = (paired.rating == paired.label).astype(float)
+    plain = contrast(hits, np.ones(len(hits)), paired.clusters()).estimate()
+    away = (plain.interval.high - exact.value) / (exact.value * (1 - exact.value))
+    ends = logit(exact.value) + np.array([-away, away])
+    assert logit([exact.interval.low, exact.interval.high]) == pytest.approx(ends, abs=1e-9)
+
+
+def test_a_label_the_judge_never_hits_is_not_known_to_be_missed() -> None:
+    """Without half a hit's variance three misses of three would count as exact, whoever is left out."""
+    rating = np.array([1, 1, 1, *[2, 3] * 20, 3])
+    label = np.where(rating == 1, 2, np.where(np.arange(44) % 5 == 0, 5 - rating, rating))
+    assert unseen_variance(metrics.confusion_matrix(rating, label)) == pytest.approx(0.5 / 3**2 / 9)
+    paired = replace(some_paired(4, 44, raters=4), rating=rating, label=label)
+    found = agreement(paired, rng=np.random.default_rng(0)).metrics["balanced_accuracy"]
+    assert found.interval.low < found.value - 0.15 and found.value + 0.14 < found.interval.high < 1
+
+
+def test_kappas_are_refused_where_hardly_anybody_gave_another_label() -> None:
+    paired, rng = some_paired(8, 120, raters=8), np.random.default_rng(0)
+    for others in (9, 10):
+        rating = np.where(np.arange(120) < others, 1, 3)
+        found = agreement(replace(paired, rating=rating, label=rating[::-1]), rng=rng).metrics
+        for name in ("qwk", "qwk_matched", "alpha_ordinal"):
+            assert np.isfinite(found[name].value) == (others >= 10), name
+        assert np.isfinite(found["exact"].value)
+    always = agreement(replace(paired, label=np.full(120, 3)), rng=rng).metrics
+    assert (always["qwk"].value, always["qwk"].interval) == (0.0, None)

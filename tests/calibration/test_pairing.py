@@ -35,8 +35,12 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
     write_rows(tmp_path / "judgments.jsonl", [*judgments, judged(9, 0.5)])
     ratings = [
         rated("1/ada", 3, batch="b1"),
-        *(rated("1/ada", 2, "bob"), rated("2/ada", 1), rated("1/bea", 2, "bob"), rated("3/ada", 1)),
-        *(rated("nowhere", 1), rated("2/ada", 1, dimension="fluency")),
+        rated("1/ada", 2, "bob"),
+        rated("2/ada", 1),
+        rated("1/bea", 2, "bob"),
+        rated("3/ada", 1),
+        rated("nowhere", 1),
+        rated("2/ada", 1, dimension="fluency"),
     ]
     paired = pair(read_judgments(tmp_path / "judgments.jsonl"), ratings)
     assert paired.id.tolist() == ["1/ada", "1/ada", "2/ada", "1/bea"]
@@ -152,7 +156,6 @@ def test_a_language_model_among_the_raters_can_be_the_judge(tmp_path: Path) -> N
     )
     assert paired.model.tolist() == ["m1", "m2"]
     assert (paired.rating.tolist(), paired.label.tolist()) == ([5, 2], [4, 3])
-    assert paired.prompt[0] == paired.prompt[1]
-    assert paired.unrated == 1
+    assert paired.prompt[0] == paired.prompt[1] and paired.unrated == 1
     with pytest.raises(UserError, match="no row of 'empathy' by 'claude'; found: gpt, human"):
         list(read_recorded(tmp_path / "ratings.jsonl", judge="claude", scale=FIVE))
