@@ -117,7 +117,8 @@ def read_answers(
         raise UnusableDecision("refused")
     if overall.get("type") != "score":
         raise UnusableDecision(f"answered with {str(overall.get('type'))[:30]!r} instead of a score")
-    levels, expected, key = overall.get("probabilities"), LABELS, "probability"
+    levels, key = overall.get("probabilities"), "probability"
+    expected: Sequence[str] = LABELS
     if protocol == "systemone":  # answers by name, levels by their positions, as texts
         expected, key = tuple(str(position) for position in range(len(LABELS))), "noul"
     elif isinstance(levels, list) and all(isinstance(level, dict) for level in levels):

@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -152,11 +153,12 @@ def measure_gpu(scratch: Path, quick: bool) -> Iterator[Figure]:
 
 def measure_endpoint(scratch: Path, quick: bool) -> Iterator[Figure]:
     """Compare judges that ask a server with a bare loop of the same client."""
-    from real_servers import start_slow_server
+    from servers import ScriptedServer, answer
 
     calls, delay, at_once = (32, 0.02, 8) if quick else (640, 0.2, 32)
     judge = scratch / "judge.toml"
-    with start_slow_server(delay=delay, most=at_once) as url:
+    with ScriptedServer(lambda call: replace(answer(call), delay=delay)) as server:
+        url = server.base_url
         for number, kind in enumerate(("decision", "prompted")):
             text = f'kind = "{kind}"\nbase_url = "{url}"\nmodel = "gpt-6-luna"\nconcurrency = {at_once}\n'
             judge.write_text(text, encoding="utf-8")

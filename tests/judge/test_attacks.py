@@ -91,9 +91,7 @@ def test_what_is_suspected_is_reported_with_the_label(kind: str) -> None:
     judge = make_judge(kind)
 
     def judge_with(exchange: Exchange) -> Judgment:
-        call = Call(
-            number=0, path=judge.batch_path, headers={}, body=judge.write_requests(exchange)[0], repeat=0
-        )
+        call = Call(number=0, path=judge.batch_path, headers={}, body=judge.write_requests(exchange)[0])
         return judge.read_replies(exchange, [Reply(answer(call).body, {})])
 
     judgments = {name: judge_with(dressed) for name, dressed in DRESSED.items()}

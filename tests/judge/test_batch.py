@@ -61,7 +61,7 @@ def test_submitted_then_collected_as_if_asked_directly(
     assert not Path("run/manifest.json").exists()
     again = score(path, "--batch", "--out", "run", "--json")
     assert again.exit_code == 3 and "0 of 39" in json.loads(again.stdout)["batch"]
-    assert server.steps["submit"] == server.steps["upload"] == 1 and len(server.live) == 1
+    assert server.steps["submit"] == server.steps["upload"] == server.steps["ask"] == 1
     server.is_done = True
     done = score(path, "--batch", "--out", "run")
     assert done.exit_code == 0, done.output
@@ -108,7 +108,7 @@ def test_every_request_ends_as_a_judgment_or_with_a_reason(
     counts = json.loads(done.stdout)["counts"]
     assert counts == {"judged": 10, "unscored": 20, "set_aside": 0}
     assert SECRET not in "".join(item.read_text() for item in Path("run").iterdir() if item.is_file())
-    assert all(headers["authorization"] == f"Bearer {SECRET}" for headers in server.headers)
+    assert {call.headers["authorization"] for call in server.calls} == {f"Bearer {SECRET}"}
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(
 ) -> None:
     path = write_responses(6)
     write_judge(server)
-    server.is_done, server.ends_as, server.errors = True, "failed", ["too many tokens enqueued"]
+    server.is_done, server.ends_as = True, "failed"
     done = score(path, "--batch", "--out", "run")
     assert done.exit_code == 5 and "too many tokens enqueued" in done.stderr
     assert Path("run/journal.jsonl").read_text().count("\n") == 1, "only what was asked directly"

@@ -51,7 +51,7 @@ def refuse(call: Call) -> Answer:
 
 def refuse_line(row: dict[str, Any]) -> dict[str, Any]:
     """The same as a line of a batch's output."""
-    said = refuse(Call(number=0, path=row["url"], headers={}, body=row["body"], repeat=0))
+    said = refuse(Call(number=0, path=row["url"], headers={}, body=row["body"]))
     response = {"status_code": said.status, "body": said.body}
     return {"custom_id": row["custom_id"], "response": response, "error": None}
 

@@ -15,7 +15,7 @@ Respond = Callable[[dict[str, Any]], dict[str, Any] | None]  # a request's line 
 
 def answer_line(row: dict[str, Any]) -> dict[str, Any]:
     """Return the line of a model's answer."""
-    call = Call(number=0, path=row["url"], headers={}, body=row["body"], repeat=0)
+    call = Call(number=0, path=row["url"], headers={}, body=row["body"])
     response = {"status_code": 200, "request_id": "r", "body": answer(call).body}
     return {"id": "batch_req", "custom_id": row["custom_id"], "response": response, "error": None}
 
@@ -27,18 +27,11 @@ class BatchServer(ScriptedServer):
         super().__init__(self.serve)
         self.respond = respond
         self.is_done, self.ends_as, self.page = False, "completed", 100
-        self.errors: list[str] = []
         self.files: dict[str, bytes] = {}
         self.batches: list[dict[str, Any]] = []
         self.steps: Counter[str] = Counter()
         self.fail: dict[str, list[int]] = {}
-        self.live: list[dict[str, Any]] = []
         self.lock = Lock()
-
-    @property
-    def headers(self) -> list[dict[str, str]]:
-        """The headers of all calls."""
-        return [dict(call.headers) for call in self.calls]
 
     def serve(self, call: Call) -> Answer:
         """Answer one step."""
@@ -54,7 +47,6 @@ class BatchServer(ScriptedServer):
 
     def _act(self, step: str, path: str, call: Call) -> dict[str, Any]:
         if step == "ask":
-            self.live.append(call.body)
             found: dict[str, Any] = answer(call).body
             return found
         if step == "upload":
@@ -86,7 +78,7 @@ class BatchServer(ScriptedServer):
             return
         batch["status"] = self.ends_as
         if self.ends_as == "failed":
-            batch["errors"] = {"data": [{"message": error} for error in self.errors]}
+            batch["errors"] = {"data": [{"message": "too many tokens enqueued"}]}
             return
         rows = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
         lines = [line for row in rows if (line := self.respond(row)) is not None]
