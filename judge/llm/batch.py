@@ -1,7 +1,7 @@
 """The Batch API: requests are uploaded as files, cost half, and their answers are downloaded hours later.
 
-The run's folder holds the state of each part (batch.json, written before every step that could be lost), its
-requests until it is collected (batch-1.jsonl), and its answers until they are judgments (batch-1-*.jsonl).
+The run's folder holds the state of each part (batch.json, written before every step that could be lost), and
+until all are collected its requests (batch-1.jsonl) and answers (batch-1-*.jsonl).
 
 Nothing is submitted twice: a part's digest is in its metadata, and before a part is submitted the server's
 list of batches is searched for that digest.
@@ -152,9 +152,6 @@ class BatchRun:
                 f"{run.folder}: its batches are at {self.state.base_url}, not at {self.endpoint.base_url}; "
                 "set that base_url again until they are collected"
             )
-        for part in self.state.parts:
-            if part.is_collected:  # a command was killed before it could delete the files
-                self._delete_files(part)
         self.left = dict(still_to_judge(exchanges, run, None))  # by position in the input
 
     @property
@@ -163,7 +160,7 @@ class BatchRun:
         return [part for part in self.state.parts if not part.is_collected]
 
     def prepare(self, limit: int | None) -> bool:
-        """Judge the first exchange directly, write the others as parts, and return whether one is open."""
+        """Judge the first exchange directly and write the others as parts; return whether one is open."""
         wanted = [position for position in self.left if limit is None or position < limit]
         if wanted and not self.open_parts:
             if self.judge.reask:  # before anything is paid for
@@ -173,6 +170,10 @@ class BatchRun:
             if wanted[1:]:  # the files first, then the state that names them
                 self.state.parts += self._write_parts(wanted[1:])
                 self._save()
+        if not self.open_parts:
+            with disk_errors(self.folder):
+                for path in self.folder.glob("batch-*.jsonl"):
+                    path.unlink()
         return bool(self.open_parts)
 
     def submit(self) -> None:
@@ -238,7 +239,6 @@ class BatchRun:
             self._keep(position, self.judge.read_replies(self.left[position], replies))
         part.is_collected = True
         self._save()
-        self._delete_files(part)
         return 0
 
     def _read_replies(
@@ -325,11 +325,6 @@ class BatchRun:
     def _file(self, part: BatchPart, kind: str = "") -> Path:
         """Return the file of a part's requests, or of the server's answers of `kind`."""
         return self.folder / f"batch-{part.number}{kind and f'-{kind}'}.jsonl"
-
-    def _delete_files(self, part: BatchPart) -> None:
-        with disk_errors(self.folder):
-            for kind in ("", "output", "error"):
-                self._file(part, kind).unlink(missing_ok=True)
 
     def _read_state(self) -> BatchState:
         """Return the state that an earlier command left, or a new one."""

@@ -33,39 +33,33 @@ def make_judge(kind: str) -> PromptedJudge | DecisionJudge:
     return PromptedJudge(**where, mode="direct" if kind == "prompted" else "analytic")
 
 
-def text_of(body: dict[str, Any]) -> str:
-    """The part of a request that holds the exchange."""
-    return str(body["messages"][-1]["content"] if "messages" in body else body.get("input") or body["state"])
+def sent(judge: PromptedJudge | DecisionJudge, exchange: Exchange) -> Call:
+    (body,) = judge.write_requests(exchange)
+    return Call(number=0, path=judge.batch_path, headers={}, body=body)
 
 
-def around(body: dict[str, Any], mark: str) -> str:
+def around(call: Call, mark: str) -> str:
     """All of a request but what stands inside its fence, with its mark made the same for all."""
     start, end = f"=== {mark} exchange ===", f"=== {mark} end ==="
-    text = text_of(body)
-    assert text.count(start) == text.count(end) == 1
-    inside = text[text.index(start) : text.index(end)]
-    whole = json.dumps(body, ensure_ascii=False, sort_keys=True)
-    written = json.dumps(inside, ensure_ascii=False)[1:-1]
-    assert whole.count(written) == 1
-    return whole.replace(written, "").replace(mark, "MARK")
+    assert call.text.count(start) == call.text.count(end) == 1
+    inside = call.text[call.text.index(start) : call.text.index(end)]
+    whole, written = (json.dumps(item, ensure_ascii=False, sort_keys=True) for item in (call.body, inside))
+    assert whole.count(written[1:-1]) == 1
+    return whole.replace(written[1:-1], "").replace(mark, "MARK")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_attack_stays_inside_the_fence(kind: str) -> None:
     judge = make_judge(kind)
-    (plain,) = judge.write_requests(ONE)
-    expected = around(plain, delimit_exchange(ONE).mark)
-    problems = {
-        name: escape_of(dressed, *judge.write_requests(dressed), expected)
-        for name, dressed in DRESSED.items()
-    }
+    plain = around(sent(judge, ONE), delimit_exchange(ONE).mark)
+    problems = {name: escape_of(dressed, sent(judge, dressed), plain) for name, dressed in DRESSED.items()}
     assert ONE not in DRESSED.values() and not {name: item for name, item in problems.items() if item}
 
 
-def escape_of(dressed: Exchange, body: dict[str, Any], plain: str) -> str:
+def escape_of(dressed: Exchange, call: Call, plain: str) -> str:
     """What of an attack came out of the fence, or is not in it as it should be."""
-    mark, text = delimit_exchange(dressed).mark, text_of(body)
-    lines = [line for line in text.splitlines() if mark in line and line[:3] in ("===", "---")]
+    mark = delimit_exchange(dressed).mark
+    lines = [line for line in call.text.splitlines() if mark in line and line[:3] in ("===", "---")]
     if [line.replace(mark, "MARK") for line in lines] != [
         "=== MARK exchange ===",
         "--- MARK what the speaker feels ---",
@@ -75,7 +69,7 @@ def escape_of(dressed: Exchange, body: dict[str, Any], plain: str) -> str:
         "=== MARK end ===",
     ]:
         return "headings"
-    shown = text.partition(f"{lines[-2]}\n")[2].partition(f"\n{lines[-1]}")[0]
+    shown = call.text.partition(f"{lines[-2]}\n")[2].partition(f"\n{lines[-1]}")[0]
     if shown != clean(dressed.response).replace(FIELD, "[["):
         return "reply"
     if mark in dressed.response or ROLE_TOKEN.search(shown):
@@ -83,7 +77,7 @@ def escape_of(dressed: Exchange, body: dict[str, Any], plain: str) -> str:
     if HIDDEN.search(shown.replace("\u200d", "")):  # joiners may stay, they make one picture of two
         return "hidden characters"
     # All else is what is sent about the plain reply: nothing of the attack came out of the fence.
-    return "" if around(body, mark) == plain else "outside"
+    return "" if around(call, mark) == plain else "outside"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,8 +85,7 @@ def test_what_is_suspected_is_reported_with_the_label(kind: str) -> None:
     judge = make_judge(kind)
 
     def judge_with(exchange: Exchange) -> Judgment:
-        call = Call(number=0, path=judge.batch_path, headers={}, body=judge.write_requests(exchange)[0])
-        return judge.read_replies(exchange, [Reply(answer(call).body, {})])
+        return judge.read_replies(exchange, [Reply(answer(sent(judge, exchange)).body, {})])
 
     judgments = {name: judge_with(dressed) for name, dressed in DRESSED.items()}
     assert all(judgment.label for judgment in judgments.values())

@@ -1,6 +1,5 @@
 """Calls to a server that fails in every way: answer x tries x cost x message; waits are skipped."""
 
-import json
 import logging
 import re
 import socket
@@ -339,8 +338,6 @@ def test_what_cannot_be_counted_is_refused_or_charged_at_most(ask: Any) -> None:
         post_all(endpoint, 100, threads=1)
     assert 1 < len(server.calls) < 30 and 0.05 < endpoint.budget.spent <= 0.1
     for number in ("-5", "1e999", "NaN", '"many"', "true", "null", "9" * 400):
-        body = f'{{"usage": {{"prompt_tokens": {number}, "completion_tokens": 1}}}}'
-        _, endpoint = ask(Answer(body=body), prices=PRICES)
+        _, endpoint = ask(Answer(body=f'{{"usage": {{"prompt_tokens": {number}}}}}'), prices=PRICES)
         reply = endpoint.post("/x", BODY)
         assert "input_tokens" not in reply.usage and 0 < endpoint.budget.spent < 1
-        json.dumps(reply.usage, allow_nan=False)
