@@ -39,6 +39,10 @@ class Rows:
     score: Floats
     probabilities: Floats
 
+    @property
+    def scale(self) -> list[int]:
+        return list(range(1, self.levels + 1))
+
     def take(self, rows: NDArray[Any]) -> "Rows":
         columns = ("rating", "label", "score", "probabilities")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
@@ -68,101 +72,79 @@ def same(values: list[int]) -> Rows:
     return Rows(levels=3, rating=rating, label=rating, score=rating.astype(float), probabilities=sure)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """A metric, the library's value of it, and its value with oneself and on ratings of one level."""
-
-    statistic: Callable[[Rows], Statistic]
-    library: Callable[[Rows], float]
-    perfect: float = 1.0
-    of_one_level: float = math.nan
-
-    def __call__(self, rows: Rows) -> float:
-        return value_of(self.statistic(rows), len(rows.rating))
+def of_table(name: str) -> Callable[[Rows], Statistic]:
+    return lambda rows: from_table(TABLE_STATISTICS[name], rows.rating, rows.label, rows.levels)
 
 
-def top(rows: Rows) -> NDArray[np.bool_]:
-    return np.asarray(rows.rating == rows.levels)
-
-
-def of_table(name: str, library: Callable[[Rows], float], **facts: float) -> Metric:
-    return Metric(
-        statistic=lambda rows: from_table(TABLE_STATISTICS[name], rows.rating, rows.label, rows.levels),
-        library=library,
-        **facts,
-    )
-
-
-def scale_of(rows: Rows) -> list[int]:
-    return list(range(1, rows.levels + 1))
-
-
-METRICS = {
-    "exact": of_table("exact", lambda rows: metrics.accuracy_score(rows.rating, rows.label), of_one_level=1),
-    "balanced_accuracy": of_table(
-        "balanced_accuracy",
+METRICS = {  # our statistic, and the library's value
+    "exact": (of_table("exact"), lambda rows: metrics.accuracy_score(rows.rating, rows.label)),
+    "balanced_accuracy": (
+        of_table("balanced_accuracy"),
         lambda rows: metrics.recall_score(
             rows.rating, rows.label, labels=np.unique(rows.rating), average="macro", zero_division=0.0
         ),
     ),
-    "qwk": of_table(
-        "qwk",
+    "qwk": (
+        of_table("qwk"),
         lambda rows: metrics.cohen_kappa_score(
-            rows.rating, rows.label, weights="quadratic", labels=scale_of(rows)
+            rows.rating, rows.label, weights="quadratic", labels=rows.scale
         ),
     ),
-    "alpha_ordinal": of_table(
-        "alpha_ordinal",
+    "alpha_ordinal": (
+        of_table("alpha_ordinal"),
         lambda rows: krippendorff.alpha(
-            [rows.rating, rows.label], level_of_measurement="ordinal", value_domain=scale_of(rows)
+            [rows.rating, rows.label], level_of_measurement="ordinal", value_domain=rows.scale
         ),
     ),
-    "spearman": Metric(
-        statistic=lambda rows: spearman_of(rows.rating.astype(float), rows.score),
-        library=lambda rows: stats.spearmanr(rows.rating, rows.score).statistic,
+    "spearman": (
+        lambda rows: spearman_of(rows.rating.astype(float), rows.score),
+        lambda rows: stats.spearmanr(rows.rating, rows.score).statistic,
     ),
-    "auc": Metric(
-        statistic=lambda rows: auc_of(top(rows), rows.probabilities[:, -1]),
-        library=lambda rows: metrics.roc_auc_score(top(rows), rows.probabilities[:, -1]),
+    "auc": (
+        lambda rows: auc_of(rows.rating == rows.levels, rows.probabilities[:, -1]),
+        lambda rows: metrics.roc_auc_score(rows.rating == rows.levels, rows.probabilities[:, -1]),
     ),
-    "log_loss": Metric(
-        statistic=lambda rows: mean_of(log_losses(rows.rating, rows.probabilities)),
-        library=lambda rows: metrics.log_loss(
-            rows.rating, np.maximum(rows.probabilities, LEAST_PROBABILITY), labels=scale_of(rows)
+    "log_loss": (
+        lambda rows: mean_of(log_losses(rows.rating, rows.probabilities)),
+        lambda rows: metrics.log_loss(
+            rows.rating, np.maximum(rows.probabilities, LEAST_PROBABILITY), labels=rows.scale
         ),
-        perfect=0,
-        of_one_level=0,
     ),
 }
+OF_ONE_LEVEL = {"exact": 1, "log_loss": 0}  # the others are undefined
+
+
+def value(name: str, rows: Rows) -> float:
+    return value_of(METRICS[name][0](rows), len(rows.rating))
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_values_are_the_library_s_in_any_order_of_rows(name: str) -> None:
     for rows in worlds():
         shuffled = rows.take(np.random.default_rng(1).permutation(len(rows.rating)))
-        expected = METRICS[name].library(rows)
-        assert METRICS[name](rows) == pytest.approx(expected, abs=1e-9)
-        assert METRICS[name](shuffled) == pytest.approx(expected, abs=1e-9)
+        expected = METRICS[name][1](rows)
+        assert value(name, rows) == pytest.approx(expected, abs=1e-9)
+        assert value(name, shuffled) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_counting_a_row_twice_is_having_it_twice(name: str) -> None:
     for rows in worlds():
         counts = np.random.default_rng(3).integers(0, 4, size=(3, 60))
-        drawn = METRICS[name].statistic(rows)(counts.astype(float))
-        copied = [METRICS[name](rows.take(np.arange(60).repeat(row))) for row in counts]
+        drawn = METRICS[name][0](rows)(counts.astype(float))
+        copied = [value(name, rows.take(np.arange(60).repeat(row))) for row in counts]
         assert drawn == pytest.approx(copied, abs=1e-9, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_perfect_agreement_one_level_and_no_rows(name: str) -> None:
-    metric = METRICS[name]
     for values in ([1, 3, 2, 2], [1, 3], [1, 1, 1, 3]):
-        assert metric(same(values)) == pytest.approx(metric.perfect), values
+        assert value(name, same(values)) == pytest.approx(0 if name == "log_loss" else 1), values
     for values in ([3, 3, 3], [3]):
-        assert metric(same(values)) == pytest.approx(metric.of_one_level, nan_ok=True), values
-    assert math.isnan(metric(same([])))
-    assert np.isnan(metric.statistic(same([3, 3]))(np.zeros((1, 2)))).all(), "a draw without rows"
+        expected = OF_ONE_LEVEL.get(name, math.nan)
+        assert value(name, same(values)) == pytest.approx(expected, nan_ok=True), values
+    assert math.isnan(value(name, same([])))
+    assert np.isnan(METRICS[name][0](same([3, 3]))(np.zeros((1, 2)))).all(), "a draw without rows"
 
 
 @pytest.mark.parametrize("rating", [[], [3], [3, 3], [1, 3]])

@@ -4,13 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rows import write_csv
 
 from empathy_judge.calibration.pairing import pair
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import parse_scale, position_on, read_recorded
+from empathy_judge.data.judgments import parse_scale, read_recorded
 from empathy_judge.data.records import Exchange, Judgment, Rating, judgment_of, unscored
 from empathy_judge.data.tables import read_judgments, write_rows
 
@@ -131,14 +129,6 @@ def test_a_bad_row_names_file_line_and_field(
 def test_what_is_no_scale_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="two or more levels"):
         parse_scale(text)
-
-
-@given(st.integers(-3, 3), st.integers(2, 9), st.data())
-def test_every_level_of_a_scale_of_numbers_has_its_place(low: int, size: int, data: st.DataObject) -> None:
-    scale = parse_scale(f"{low} to {low + size - 1}")
-    value = data.draw(st.integers(low, low + size - 1))
-    assert position_on(value, scale) == position_on(f" {value}.0 ", scale) == value - low + 1
-    assert {position_on(off, scale) for off in (low - 1, low + size, "nan")} == {None}
 
 
 def test_a_language_model_among_the_raters_can_be_the_judge(tmp_path: Path) -> None:

@@ -194,8 +194,7 @@ def test_the_raters_test_is_welchs() -> None:
 
 def test_raters_who_saw_both_models_are_paired() -> None:
     """A rater's severity cancels: the paired test detects what Welch's cannot."""
-    rng = np.random.default_rng(4)
-    raters = np.repeat(np.arange(40), 10)
+    rng, raters = np.random.default_rng(4), np.repeat(np.arange(40), 10)
     severity = rng.normal(0, 2, 40)[raters]
     good = severity + rng.normal(0, 0.7, 400) > -0.5
     others = severity + rng.normal(0, 0.7, 400) > 0.3

@@ -28,21 +28,19 @@ def shares_of(judgments: list[Judgment]) -> list[JudgedShares]:
     return model_shares(tally, rng=np.random.default_rng(0))
 
 
-def bounds(found: JudgedShares, label: str = "Good") -> tuple[float, float]:
-    interval = found.shares[label].interval
+def bounds(found: JudgedShares) -> tuple[float, float]:
+    interval = found.shares["Good"].interval
     return interval.low, interval.high
 
 
 def test_a_share_is_the_mean_probability_and_not_a_count_of_likeliest_labels() -> None:
     (found,) = shares_of([judgment("m", prompt, 0.6) for prompt in range(10)])
-    assert found.shares["Good"].value == pytest.approx(0.6)
-    assert found.shares["Bad"].value == pytest.approx(0.4)
+    assert (found.shares["Good"].value, found.shares["Bad"].value) == pytest.approx((0.6, 0.4))
     assert found.scored == 10
 
 
 def test_models_that_answer_the_same_prompts_are_resampled_together() -> None:
-    rng = np.random.default_rng(3)
-    good = rng.random(50)
+    good = np.random.default_rng(3).random(50)
     rows = [judgment(model, n, value) for n, value in enumerate(good) for model in ("a", "b")]
     first, second = shares_of(rows)
     assert bounds(first) == bounds(second), "the same answers under the same draws"
@@ -70,10 +68,8 @@ def test_the_best_model_comes_first_and_the_unscored_last() -> None:
 
 
 def test_many_prompts_are_thrown_into_blocks_that_say_the_same() -> None:
-    rng = np.random.default_rng(11)
-    prompts = MAX_CLUSTERS * 2
+    rng, prompts, tally = np.random.default_rng(11), MAX_CLUSTERS * 2, Tally()
     good = rng.random(prompts)
-    tally = Tally()
     for number, value in enumerate(good):
         tally.add(judgment("m", number, float(value)))
     assert len(tally.clusters) <= MAX_CLUSTERS and sum(map(len, tally.sums.values())) <= BLOCKS
