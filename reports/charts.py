@@ -1,4 +1,4 @@
-"""The charts of reports as inline SVG: dots with intervals, lines over nights or replies, and reliability.
+"""The charts of reports as inline SVG: dots with intervals, and lines over nights or replies.
 
 Not matplotlib: its drawings are large, do not take their colors from the page (light or dark), and are not
 accessible to screen readers. Here colors are class names of the style sheet, and x is in percent of the
@@ -104,11 +104,7 @@ def span(values: Sequence[float | None], *, least: float = 0.0) -> tuple[float, 
 
 
 def across(value: float, domain: tuple[float, float]) -> str:
-    """Return the position of a value in percent of the width; values outside are at the edge.
-
-    >>> across(0.5, (0, 1)), across(7, (0, 1))
-    ('50.00%', '97.50%')
-    """
+    """Return the position of a value in percent of the width; values outside are at the edge."""
     low, high = domain
     part = min(1.0, max(0.0, (value - low) / (high - low)))
     return f"{INSET + (100 - 2 * INSET) * part:.2f}%"
@@ -243,53 +239,6 @@ def _px(place: float) -> str:
     return f"{place:.1f}"
 
 
-SQUARE_LEFT, SQUARE_TOP, SQUARE = 40, 10, 232  # the place and size of a reliability diagram, in pixels
-
-
-def reliability(caption: str, curve: Sequence[tuple[float, Estimate]], *, name: str, title: str) -> Figure:
-    """Draw the observed frequency over the predicted probability; on the diagonal the two are the same."""
-    end, floor = SQUARE_LEFT + SQUARE, SQUARE_TOP + SQUARE
-
-    def x(predicted: float) -> str:
-        return _px(SQUARE_LEFT + SQUARE * predicted)
-
-    def y(observed: float) -> str:
-        return _px(floor - SQUARE * observed)
-
-    parts = []
-    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
-        text, tick = f"{100 * value:.0f}", {"class_": "tick"}
-        parts += [
-            element("line", x1=x(value), x2=x(value), y1=SQUARE_TOP, y2=floor, class_="grid"),
-            words(text, x=x(value), y=floor + 17, **tick, text_anchor="middle"),
-            element("line", x1=SQUARE_LEFT, x2=end, y1=y(value), y2=y(value), class_="grid"),
-            words(text, x=SQUARE_LEFT - 8, y=y(value), dy=4, **tick, text_anchor="end"),
-        ]
-    parts.append(element("line", x1=SQUARE_LEFT, x2=end, y1=floor, y2=SQUARE_TOP, class_="reference"))
-    for predicted, observed in curve:
-        if (ends := observed.interval) is not None:
-            place = {"x1": x(predicted), "x2": x(predicted), "y1": y(ends.low), "y2": y(ends.high)}
-            parts.append(element("line", **place, class_="whisker judge"))
-    path = " ".join(f"{x(predicted)},{y(observed.value)}" for predicted, observed in curve)
-    parts.append(element("polyline", points=path, class_="curve judge"))
-    parts += [
-        element("circle", cx=x(predicted), cy=y(observed.value), r=4, class_="dot judge")
-        for predicted, observed in curve
-    ]
-    middle, axis = SQUARE_TOP + SQUARE / 2, {"class_": "axis", "text_anchor": "middle"}
-    parts += [
-        words("predicted, %", x=x(0.5), y=floor + 36, **axis),
-        words("observed, %", x=12, y=middle, **axis, transform=f"rotate(-90 12 {middle:g})"),
-    ]
-    description = "; ".join(
-        f"predicted {100 * predicted:.0f}%, observed {100 * observed.value:.0f}%"
-        for predicted, observed in curve
-    )
-    frame = {"class_": "square", "viewBox": f"0 0 {end + 12} {floor + 44}"}
-    svg = drawing(*parts, name=name, title=title, description=description, **frame)
-    return Figure(caption=caption, svg=svg)
-
-
 LINES_TOP, LINES_FLOOR, LINES_HEIGHT = 18, 150, 176  # of a line chart, in pixels; below the floor is the axis
 LINES_INSET = 8.0  # percent at the left, for the ticks
 MOST_DOTS = 60  # beyond so many points a line has no dots
@@ -407,10 +356,6 @@ def _line_axes(scale: LineScale, labels: Sequence[str], tick: Format, rules: Map
 
 
 def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Group places that follow each other without a gap.
-
-    >>> _runs([0, 1, 4])
-    [[0, 1], [4]]
-    """
+    """Group places that follow each other without a gap."""
     numbered = groupby(enumerate(places), key=lambda pair: pair[1] - pair[0])
     return [[at for _, at in run] for _, run in numbered]

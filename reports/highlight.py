@@ -69,11 +69,7 @@ def _figure(part: Part) -> str:
 
 
 def _strength(part: Part) -> float:
-    """Return how strongly to color a part, from 0 to 1; one whose effect does not hold, not at all.
-
-    >>> _strength(Part("a", -0.25)), _strength(Part("a", 2.0)), _strength(Part("a", 0.25, -0.1))
-    (0.5, 1.0, 0.0)
-    """
+    """Return how strongly to color a part, from 0 to 1; one whose effect does not hold, not at all."""
     return 0.0 if part.is_doubtful else min(1.0, abs(part.effect or 0.0) / STRONGEST)
 
 

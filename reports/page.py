@@ -71,15 +71,13 @@ class Example:
 class Section:
     """A part of the report; `key` explains the marks of its figures.
 
-    HTML only: `name` is the anchor, and `short` the entry in the contents (default: the name). With
-    `is_beside`, its one figure is next to its tables if there is room. Only the last sections of a page may
-    be `is_folded`.
+    HTML only: `name` is the anchor, and `short` the entry in the contents (default: the name). Only the last
+    sections of a page may be `is_folded`.
     """
 
     name: str = ""
     title: str
     short: str = ""
-    is_beside: bool = False
     is_folded: bool = False
     text: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
@@ -92,17 +90,13 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A whole report; `kind` is shown above its title, `facts` are the few figures at the top.
-
-    `answers` are questions a reader has, with what the report says to them, after the verdict.
-    """
+    """A whole report: `kind` is shown above its title, `answers` to questions below the verdict."""
 
     kind: str = "Calibration report"
     title: str
     subtitle: str
     verdict: tuple[str, ...]
     answers: tuple[tuple[str, str], ...] = ()
-    facts: tuple[tuple[str, str, str], ...] = ()
     sections: tuple[Section, ...] = ()
     foot: str = ""
 

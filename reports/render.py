@@ -93,10 +93,6 @@ def as_markdown(page: Page) -> str:
         lines += [plain(sentence), ""]
     for question, answer in page.answers:
         lines += [f"**{plain(question)}** {plain(answer)}", ""]
-    for term, figure, detail in page.facts:
-        lines.append(f"- {plain(term)}: **{plain(figure)}** {plain(detail)}".rstrip())
-    if page.facts:
-        lines.append("")
     for section in page.sections:
         lines += _section(section)
     return "\n".join([*lines, plain(page.foot), ""])

@@ -160,7 +160,8 @@ def _describe_margin(summary: RunSummary) -> list[str]:
     unrated = {name: share for name, share in shares.items() if name not in rated}
     if rated:
         lines.append(f"{listed(rated)}: corrected by the human ratings of these {noun} in the calibration.")
-    if widths := [_half_width(share) for share in unrated.values() if not _is_open(share)]:
+    intervals = [share.interval for share in unrated.values() if share.interval]
+    if widths := [(ends.high - ends.low) / 2 for ends in intervals if ends.low > 0 and ends.high < 1]:
         whose = listed(list(unrated)) if rated else "this model" if len(models) == 1 else "these models"
         width = number(median(widths), 0, scale=100)
         lines[0] += f" No human ratings exist for {whose}, so the margin is about ±{width} points."
@@ -177,14 +178,6 @@ def describe_bounds(shares: Mapping[str, Estimate]) -> list[str]:
             reason = f"the judge places {'it' if len(names) == 1 else 'them'} {side} every model people rated"
             lines.append(f"{listed(names)}: {reason}, so only {bound} bound is known.")
     return lines
-
-
-def _is_open(share: Estimate) -> bool:
-    return share.interval is not None and (share.interval.low <= 0 or share.interval.high >= 1)
-
-
-def _half_width(share: Estimate) -> float:
-    return (share.interval.high - share.interval.low) / 2 if share.interval else 0.0
 
 
 def _warnings(scored: SummarizedRun, limit: int | None) -> list[str]:

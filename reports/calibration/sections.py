@@ -16,7 +16,6 @@ from empathy_judge.reports.charts import (
     Mark,
     dot_plot,
     percent_tick,
-    reliability,
     signed_tick,
     span,
 )
@@ -181,18 +180,25 @@ def reliability_section(report: CalibrationReport) -> Section | None:
     return Section(
         name="reliability",
         title="Reliability of the probabilities",
-        is_beside=True,
         text=(
             f"Among {NOUNS[report.judge.unit]} with a probability of 60% for {label}, people should rate 60% "
-            f"as {label}: points on the dashed diagonal.",
+            f"as {label}: both marks of a line at one place.",
         ),
-        key=(("judge", "the judge, 95% CI"), ("reference", "perfect calibration")),
+        key=(("judge", "observed, 95% CI"), ("raw", "predicted by the judge")),
         figures=(
-            reliability(
-                f"Probability of {label}",
-                [(item.predicted, item.observed) for item in found.curve],
+            dot_plot(
+                f"Probability of {label}, %",
+                [
+                    Line(
+                        name=f"predicted {percent(item.predicted)}",
+                        figure=f"observed {percent(item.observed)}",
+                        marks=(Mark("judge", item.observed), Mark("raw", item.predicted)),
+                    )
+                    for item in found.curve
+                ],
                 name="reliability-figure",
                 title=f"Reliability of the probability of {label}",
+                tick=percent_tick,
             ),
         ),
         tables=(

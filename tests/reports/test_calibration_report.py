@@ -19,7 +19,6 @@ from calibrated import (
     on_five_levels,
     one_rater,
     single_rating,
-    three_raters,
 )
 
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
@@ -98,19 +97,14 @@ def test_the_sections_stand_in_order_verdict_first(page: str) -> None:
     assert len(worst) == 10
 
 
-def test_headings_go_down_one_step_at_a_time(page: str) -> None:
+def test_headings_landmarks_and_names(page: str) -> None:
     outline = Outline(page)
     steps = [int(item["tag"][1]) for item in outline.all("h1", "h2", "h3", "h4")]
     assert steps[0] == 1 and steps.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(steps))
-
-
-def test_landmarks_language_and_names(page: str) -> None:
-    outline = Outline(page)
     assert outline.all("html")[0]["at"]["lang"] == "en"
-    assert [item["tag"] for item in outline.all("header", "nav", "main", "footer")] == [
-        *("header", "nav", "main", "footer")
-    ]
+    landmarks = ["header", "nav", "main", "footer"]
+    assert [item["tag"] for item in outline.all(*landmarks)] == landmarks
     names = [item["at"]["id"] for item in outline.elements if "id" in item["at"]]
     assert len(names) == len(set(names))
     pointed = [item["at"].get("aria-labelledby", "").split() for item in outline.elements]
@@ -140,10 +134,8 @@ def test_nothing_is_asked_for_from_elsewhere_and_nothing_runs(page: str) -> None
     assert all(item["at"]["href"].startswith("#") for item in outline.all("a"))
     assert not any(name.startswith("on") or name == "src" for item in outline.elements for name in item["at"])
     assert not re.search(r"url\(|@import|://", page)
-    policy = next(
-        item for item in outline.all("meta") if "content" in item["at"] and "http-equiv" in item["at"]
-    )
-    assert policy["at"]["content"].startswith("default-src 'none'")
+    (policy,) = (item["at"] for item in outline.all("meta") if "http-equiv" in item["at"])
+    assert policy["content"].startswith("default-src 'none'")
 
 
 def test_no_text_escapes_wherever_it_stands(tmp_path: Path) -> None:
@@ -204,21 +196,12 @@ def test_a_models_row_says_its_corrected_shares(written: tuple[str, str, Any]) -
     }
 
 
-def test_the_same_result_gives_the_same_page(tmp_path: Path, written: tuple[str, str, Any]) -> None:
-    assert write(one_rater(), tmp_path) == written
-
-
-def test_the_json_is_the_result_and_a_verdict(written: tuple[str, str, Any]) -> None:
+def test_the_json_is_the_result_and_a_verdict(tmp_path: Path, written: tuple[str, str, Any]) -> None:
     _, _, plain = written
+    assert write(one_rater(), tmp_path) == written
     assert [said for said in plain["verdict"][2:] if not said.startswith(QUESTIONS)] == []
     figures = json.loads(json.dumps(to_plain(one_rater()), allow_nan=False))
     assert {**plain, **figures} == plain and set(plain) - set(figures) == {"verdict"}
-
-
-def test_a_known_ceiling_is_reported(tmp_path: Path) -> None:
-    html, _, _ = write(three_raters(), tmp_path)
-    assert "Against the median of the other raters" in html
-    assert "assumed" not in html
 
 
 def test_a_scale_of_means_is_told_in_its_own_numbers(tmp_path: Path) -> None:
@@ -234,8 +217,6 @@ def test_what_is_undefined_is_said(tmp_path: Path) -> None:
     assert html.count("undefined") > 20 and markdown.count("undefined") > 20
     told = Outline(html).all("main")[0]["text"]
     assert "None" not in told.replace("None found", "") and not re.search(r"\bnan\b|\binf\b", told)
-    sections = [item["at"]["id"] for item in Outline(html).all("section")]
-    assert [section for section in ORDER if section in sections] == sections
 
 
 def test_the_markdowns_tables_are_whole(written: tuple[str, str, Any]) -> None:
@@ -251,10 +232,6 @@ def test_the_markdowns_tables_are_whole(written: tuple[str, str, Any]) -> None:
             assert len(counts) == 1, line
 
 
-def section_of(page: str, name: str) -> str:
-    return next(item["text"] for item in Outline(page).all("section") if item["at"]["id"] == name)
-
-
 def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_scale(tmp_path: Path) -> None:
     """One person, two models, four ratings an emotion: what new users begin with."""
     judges, ratings, exchanges = make_world(prompts=2)
@@ -262,11 +239,8 @@ def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_sc
     report = calibrate_world((judges, mine, exchanges))
     html, _, plain = write(report, tmp_path)
     assert plain["verdict"][0].startswith("No judge can be recommended yet")
-    assert "by 1 person;" in html and "1 people" not in html
-    assert html.count("too few") <= 2 and "(tau)" not in html
     ticks = [item["text"] for item in Outline(html).all("text") if item["at"].get("class") == "tick"]
     assert not [text for text in ticks if re.search(r"\de", text)]
-    assert "Ask at least 4 people" in section_of(html, "verdict")
 
 
 def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:

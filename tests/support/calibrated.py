@@ -81,12 +81,6 @@ def one_rater() -> CalibrationReport:
 
 
 @cache
-def three_raters() -> CalibrationReport:
-    """Three people rated every response."""
-    return calibrate_world(make_world(raters=3, prompts=2))
-
-
-@cache
 def on_five_levels() -> CalibrationReport:
     """Scores from 1 to 5 and no probabilities: models have means, not shares."""
     _, ratings, exchanges = make_world(raters=0, prompts=3)
