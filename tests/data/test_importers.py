@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -15,10 +16,9 @@ from empathy_judge.calibration.comparison.published_models import STUDY_COUNTS, 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.importers import SOURCES, import_source
 from empathy_judge.data.importers.intake import Imported, SetAside
-from empathy_judge.data.importers.rated_conversations import PEOPLE, exchange_of, parse_transcript
-from empathy_judge.data.readers.chat_turns import LISTENER, SPEAKER
+from empathy_judge.data.importers.rated_conversations import PEOPLE
+from empathy_judge.data.readers.chat_turns import LISTENER
 from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Rating, Turn
-from empathy_judge.data.tables import read_exchanges, read_ratings, write_rows
 from empathy_judge.training.rated_sets import EXTERNAL_SETS
 
 
@@ -108,51 +108,15 @@ def test_a_bad_cell_is_set_aside_with_file_line_and_field(tmp_path, change, reas
     assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
 
 
-def test_a_file_of_another_kind_is_refused_by_what_it_lacks(tmp_path):
-    for column in ("rating_human", "response_human", "speaker_uttr"):
-        row = {key: value for key, value in study_row(arms=("human",)).items() if key != column}
-        with pytest.raises(UserError, match=f"expected a column '{column}'"):
-            import_source("empathy-study", write_csv(tmp_path / "study" / "dataset.csv", [row]))
-    path = write_csv(tmp_path / "other.csv", [{"colour": "red"}])
-    with pytest.raises(UserError, match=r"other\.csv: expected a column 'response_…'; its header has colour"):
-        import_source("empathy-study", path)
-    with pytest.raises(UserError, match=r"expected a file dataset\.csv or dataset_and_ratings\.csv"):
-        import_source("empathy-study", tmp_path)
-    (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(UserError, match=r"expected a \.csv file"):
-        import_source("empathy-study", tmp_path / "notes.txt")
-
-
-def test_study_ratings_need_no_texts(tmp_path):
-    row = {"dialog_id": "d1", "batch": 3, "emotion": "sad", "sentiment": "negative", "system": "gpt-4"}
-    rows = [row | {"rater": "r1", "rating": 3}, row | {"rater": "r2", "rating": 0}]
-    imported = import_source("empathy-study-ratings", write_csv(tmp_path / "x.csv", rows))
-    about = {"model": "gpt-4", "dialog_id": "d1", "emotion": "sad", "sentiment": "negative"}
-    rating = Rating(id="d1/gpt-4", rater="r1", rating=3.0, batch="3", extra=about)
-    assert (imported.ratings, imported.exchanges) == ((rating,), ())
-    assert [reason for _, reason in imported.set_aside] == ["rating: 0 is not on the scale 1-3"]
-
-
 # --- conversations
-
-
-def test_a_transcript_ends_in_its_last_reply_and_loses_nothing():
-    text = (
-        "Seeker: One.\n\n Seeker: Two.\nSupporter: Three,\nstill three. \nSeeker:\nSupporter:  \n"
-        "Seeker: Four.\nSupporter: Five. \nSeeker: Six."
-    )
-    exchange = exchange_of("x", parse_transcript(text), model="human", extra={})
-    assert (exchange.prompt, exchange.response) == ("Four.", "Five.")
-    assert exchange.dialogue == (
-        Turn(speaker=SPEAKER, text="One.\nTwo."),
-        Turn(speaker=LISTENER, text="Three,\nstill three."),
-    )
-    assert exchange.extra == {"after": [{"speaker": "speaker", "text": "Six."}]}
 
 
 def judging_folder(tmp_path: Path) -> Path:
     talk = "Seeker: I moved_comma_ alone. \n Seeker: New town today! \n Supporter: Brave of you. \n"
-    cat = "Seeker: My cat ran off.\nSupporter: \nSeeker: \nSupporter: Oh dear."
+    cat = (
+        "Seeker: One.\n\n Seeker: Two.\nSupporter: Three,\nstill three. \nSeeker:\nSupporter:  \n"
+        "Seeker: Four.\nSupporter: Five. \nSeeker: Six."
+    )
     post = {"sp_id": "s1", "rp_id": "a1", "seeker_post": "Nobody calls.", "response_post": "I would."}
     said = {
         "conv_id": "e1",
@@ -199,7 +163,10 @@ def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
         emotion="lonely",
         extra={"dataset": "empatheticdialogues", "dialog_id": "e1"},
     )
-    assert exchanges["lend_an_ear/c1"].response == "Oh dear."
+    talk = exchanges["lend_an_ear/c1"]
+    assert (talk.prompt, talk.response) == ("Four.", "Five.")
+    assert [turn.text for turn in talk.dialogue] == ["One.\nTwo.", "Three,\nstill three."]
+    assert talk.extra["after"] == [{"speaker": "speaker", "text": "Six."}]
     kinds = {item.rater: item.extra.get("rater_kind") for item in imported.ratings}
     assert [name for name, kind in kinds.items() if kind == "ai"] == ["claude-3.7-sonnet", "gpt-4o"]
     assert set(imported.set_aside) == {
@@ -326,13 +293,11 @@ def test_dstc9_talks_have_no_empty_turn_and_one_scale(tmp_path):
     rows = [DSTC9, DSTC9 | {"diverse": 4, "openai_score": ""}, DSTC9 | {"context": "Hi"}]
     imported = import_source("dep", write_csv(tmp_path / "dstc9_dep_step2_eval.csv", rows))
     assert list(by_id(imported)) == ["chatbot2/0", "chatbot2/1"]
-    exchange = imported.exchanges[0]
+    exchange, scores = imported.exchanges[0], values(imported)
     assert (exchange.prompt, exchange.response) == ("I like rain.", "Why?\nIt is wet.")
     assert exchange.dialogue == (Turn(speaker=LISTENER, text="Hi, I am Bo."),)
-    scores = values(imported)
     assert (scores["chatbot2/0", "crowd", "overall"], scores["chatbot2/0", "gpt", "overall"]) == (3.5, 1.0)
-    assert ("chatbot2/1", "gpt", "overall") not in scores
-    assert {exchange.model for exchange in imported.exchanges} == {"dstc9-chatbot2"}
+    assert ("chatbot2/1", "gpt", "overall") not in scores and exchange.model == "dstc9-chatbot2"
     assert [item.reason.split(":")[0] for item in imported.set_aside] == ["diverse", "context"]
 
 
@@ -350,10 +315,7 @@ def test_empathetic_exchanges_in_any_order_have_their_dialogue(tmp_path):
     imported = import_source("empathetic-exchanges", write_csv(tmp_path / "x.csv", rows))
     assert list(by_id(imported)) == ["d1/1", "d1/2", "d1/3"]
     second = by_id(imported)["d1/2"]
-    assert second.dialogue == (
-        Turn(speaker=SPEAKER, text="Said 1"),
-        Turn(speaker=LISTENER, text="Heard 1, yes"),
-    )
+    assert [turn.text for turn in second.dialogue] == ["Said 1", "Heard 1, yes"]
     assert (second.situation, second.emotion, second.response) == ("rain, again", "sad", "Heard 2, yes")
     assert values(imported) == {("d1/1", "crowd", "empathy"): 1.0, ("d1/2", "crowd", "empathy"): 2.0}
     assert imported.set_aside == (SetAside("x.csv:4", "empathy: empty"),)
@@ -382,8 +344,6 @@ def test_epitome_folder_has_one_dimension_a_file(tmp_path):
         ("explorations", 1),
         ("interpretations", 0),
     ]
-    with pytest.raises(UserError, match="expected a column 'level'"):
-        import_source("epitome", write_csv(tmp_path / "x.csv", [POSTS]))
 
 
 def test_epitome_sums_each_annotation_and_ignores_white_space(tmp_path):
@@ -399,21 +359,34 @@ def test_epitome_sums_each_annotation_and_ignores_white_space(tmp_path):
     assert values(imported)["s1/a1", "expert-2", "emotional_reactions"] == 2.0
 
 
-def test_mental_align_sets_impossible_scores_aside(tmp_path):
-    rows = [
-        {"context": 1, "system": "owl", "attribute": "Empathy", "human": 4, "gpt-4o": 5},
-        {"context": 2, "system": "owl", "attribute": "Empathy", "human": 0, "gpt-4o": ""},
-    ]
-    imported = import_source("mental-align", write_csv(tmp_path / "scores.csv", rows))
-    assert values(imported) == {("1/owl", "human", "empathy"): 4.0, ("1/owl", "gpt-4o", "empathy"): 5.0}
-    assert [item.extra for item in imported.ratings] == [
-        {"model": "owl"},
-        {"model": "owl", "rater_kind": "ai"},
-    ]
-    assert imported.set_aside == (
-        SetAside("scores.csv:3", "human: 0 is not on the scale 1-5"),
-        SetAside("scores.csv:3", "gpt-4o: empty"),
-    )
+STUDY = {"dialog_id": "d1", "batch": 3, "emotion": "sad", "sentiment": "negative", "system": "gpt-4"}
+ABOUT = {"model": "gpt-4", "dialog_id": "d1", "emotion": "sad", "sentiment": "negative"}
+OWL = {"context": 1, "system": "owl", "attribute": "Empathy"}
+AI = {"model": "owl", "rater_kind": "ai"}
+WITHOUT_TEXTS = [
+    (
+        "empathy-study-ratings",
+        [STUDY | {"rater": "r1", "rating": 3}, STUDY | {"rater": "r2", "rating": 0}],
+        [Rating(id="d1/gpt-4", rater="r1", rating=3, batch="3", extra=ABOUT)],
+        ["rating: 0 is not on the scale 1-3"],
+    ),
+    (
+        "mental-align",
+        [OWL | {"human": 4, "gpt-4o": 5}, OWL | {"context": 2, "human": 0, "gpt-4o": ""}],
+        [
+            Rating(id="1/owl", rater="human", rating=4, extra={"model": "owl"}),
+            Rating(id="1/owl", rater="gpt-4o", rating=5, extra=AI),
+        ],
+        ["human: 0 is not on the scale 1-5", "gpt-4o: empty"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "rows", "ratings", "reasons"), WITHOUT_TEXTS)
+def test_ratings_are_imported_without_texts(tmp_path, source, rows, ratings, reasons):
+    imported = import_source(source, write_csv(tmp_path / "x.csv", rows))
+    assert (list(imported.ratings), imported.exchanges) == (ratings, ())
+    assert imported.set_aside == tuple(SetAside("x.csv:3", reason) for reason in reasons)
 
 
 # --- external test sets
@@ -461,40 +434,37 @@ def test_empo_rates_a_reply_by_the_mean_of_four_scales(tmp_path):
 # --- all of them
 
 
-def test_what_cannot_be_imported_is_refused_with_the_reason(tmp_path):
-    for source in SOURCES:
-        with pytest.raises(UserError, match="none"):
-            import_source(source, tmp_path / "none")
-    with pytest.raises(UserError, match="unknown source 'poems'; known: dep, empathetic-exchanges,"):
-        import_source("poems", tmp_path)
-    for text in ("{", "{}", "[1]"):
-        (tmp_path / "ieval_data.json").write_text(text)
-        with pytest.raises(UserError, match=r"not JSON|expected a list"):
-            import_source("ieval", tmp_path)
-    with pytest.raises(UserError, match="expected a folder 'annotations'"):
-        import_source("judging-empathy", tmp_path)
-    write_csv(tmp_path / "annotations" / "epitome" / "crowd_ratings.csv", [{"who": 1}])
-    with pytest.raises(UserError, match="expected a column 'sp_id'"):
-        import_source("judging-empathy", tmp_path)
-    path = write_csv(tmp_path / "x.csv", [exchange_row(1, conv_id="")])
-    with pytest.raises(UserError, match=r"no row could be imported; first problem: x\.csv:2: conv_id: empty"):
-        import_source("empathetic-exchanges", path)
+def without(column: str) -> str:
+    row = {key: value for key, value in study_row(arms=("human",)).items() if key != column}
+    return "\n".join([",".join(row), ",".join(f'"{value}"' for value in row.values())])
 
 
-def test_what_is_imported_can_be_written_and_read_again(tmp_path):
-    for number, imported in enumerate(
-        (
-            import_source("ieval", ieval_file(tmp_path)),
-            import_source("empathy-study", write_csv(tmp_path / "dataset.csv", [study_row()])),
-            import_source("judging-empathy", judging_folder(tmp_path / "judging")),
-            import_source("esconv", esconv_folder(tmp_path / "esconv")),
-        )
-    ):
-        exchanges, ratings = tmp_path / f"exchanges{number}.jsonl", tmp_path / f"ratings{number}.jsonl"
-        write_rows(exchanges, imported.exchanges)
-        write_rows(ratings, imported.ratings)
-        assert tuple(read_exchanges(exchanges)) == imported.exchanges
-        assert tuple(read_ratings(ratings)) == imported.ratings
+REFUSED = [
+    *((source, "x/y.txt", "", "none", "none") for source in SOURCES),
+    ("poems", "x.csv", "", "x.csv", "unknown source 'poems'"),
+    *(
+        ("empathy-study", "x.csv", without(column), "x.csv", f"expected a column '{column}'")
+        for column in ("rating_human", "response_human", "speaker_uttr")
+    ),
+    ("empathy-study", "x.csv", "colour\nred\n", "x.csv", "expected a column 'response_…'"),
+    ("empathy-study", "x.csv", "", "", "expected a file dataset.csv or dataset_and_ratings.csv"),
+    ("empathy-study", "notes.txt", "x", "notes.txt", "expected a .csv file"),
+    ("ieval", "ieval_data.json", "{", "", "not JSON"),
+    ("ieval", "ieval_data.json", "{}", "", "expected a list"),
+    ("ieval", "ieval_data.json", "[1]", "", "expected a list"),
+    ("epitome", "x.csv", ",".join(POSTS) + "\na,b,c,d\n", "x.csv", "expected a column 'level'"),
+    ("judging-empathy", "x.csv", "", "", "expected a folder 'annotations'"),
+    ("judging-empathy", "annotations/epitome/crowd_ratings.csv", "who\n1\n", "", "a column 'sp_id'"),
+    ("mental-align", "scores.csv", "context,system,attribute,human\n,a,b,1\n", "", "2: context: empty"),
+]
+
+
+@pytest.mark.parametrize(("source", "name", "content", "path", "reason"), REFUSED)
+def test_what_cannot_be_imported_is_refused_with_the_reason(tmp_path, source, name, content, path, reason):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=re.escape(reason)):
+        import_source(source, tmp_path / path)
 
 
 # --- the real files

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.files import replacing, write_sealed, write_texts
+from empathy_judge.data.files import write_sealed, write_texts
 from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.records import Exchange, judgment_of, unscored
 from empathy_judge.data.runs import Run, RunPlan, find_manifest, open_run, read_manifest, read_object
@@ -153,15 +153,6 @@ def test_a_row_set_aside_is_saved_whole_and_counted_once(tmp_path: Path) -> None
             assert run.set_aside_count == 1
     saved = json.loads((tmp_path / "set_aside.jsonl").read_text())
     assert saved == {"line": 3, "problem": "response: missing", "raw": raw | {"when": "b'x'"}}
-
-
-def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(Crash), replacing(path) as partial:
-        partial.write_text("half")
-        raise Crash
-    assert {item.name: item.read_text() for item in tmp_path.iterdir()} == {"a.txt": "old"}
 
 
 @pytest.mark.parametrize(

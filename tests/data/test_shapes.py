@@ -244,23 +244,20 @@ def test_a_file_whose_package_is_missing_names_its_install_command(
     assert name in refused.stderr and other in refused.stderr
 
 
-def test_earlier_turns_are_the_dialogue_and_the_system_is_no_turn(here: Path) -> None:
-    (here / "m.jsonl").write_text(as_lines([{"messages": TALK, "mood": "low"}]))
-    (exchange,) = read_responses(["m.jsonl"])
-    assert (exchange.prompt, exchange.response) == (CAT, SORRY)
-    assert [(turn.speaker, turn.text) for turn in exchange.dialogue] == [
-        ("user", "I sold the boat."),
-        ("assistant", "How was that?"),
-    ]
-    assert exchange.extra == {"mood": "low"}
+MESSAGES = as_lines([{"messages": TALK, "id": "c1"}])
 
 
-@pytest.mark.parametrize(("name", "content"), [("t.csv", TURNS), ("c.json", json.dumps([EXPORTED]))])
-def test_turns_of_one_conversation_are_put_together(here: Path, name: str, content: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"), [("t.csv", TURNS), ("c.json", json.dumps([EXPORTED])), ("m.jsonl", MESSAGES)]
+)
+def test_earlier_turns_are_the_dialogue_and_the_system_is_no_turn(
+    here: Path, name: str, content: str
+) -> None:
     (here / name).write_text(content)
     for exchange in read_responses([name]):
         assert (exchange.id.split("/")[0], exchange.prompt, exchange.response) == ("c1", CAT, SORRY)
-        assert [turn.text for turn in exchange.dialogue] == ["I sold the boat.", "How was that?"]
+        turns = [(turn.speaker, turn.text) for turn in exchange.dialogue]
+        assert turns == [("user", "I sold the boat."), ("assistant", "How was that?")]
 
 
 @pytest.mark.parametrize(
@@ -295,21 +292,17 @@ def test_files_of_a_folder_that_are_no_tables_are_skipped(here: Path) -> None:
 def test_columns_that_a_person_names(here: Path) -> None:
     rows = [{"said": {"text": CAT}, "kind": SORRY, "curt": "Noted.", "who": "me"}]
     (here / "r.jsonl").write_text(as_lines(rows))
-    one = score(
-        "r.jsonl", "--prompt-column", "said.text", "--response-column", "curt", "--model-column", "who"
-    )
-    assert one.exit_code == 0 and "as said.text/curt" in one.stderr and judged_models() == "me"
-    none = score("r.jsonl", "--response-column", "reply")
-    assert none.exit_code == 2 and "no column 'reply'; its columns are said, kind, curt" in none.stderr
-    two = score(
-        "r.jsonl", "--prompt-column", "said.text", "--response-column", "curt", "--response-column", "kind"
-    )
-    assert two.exit_code == 2 and "run" in two.stderr, "other columns are another run"
+    curt = ("--prompt-column", "said.text", "--response-column", "curt")
+    for options, code in (
+        ((*curt, "--model-column", "who"), 0),
+        (("--response-column", "reply"), 2),
+        ((*curt, "--response-column", "kind"), 2),  # other columns are another run
+    ):
+        assert score("r.jsonl", *options).exit_code == code
+    assert judged_models() == "me"
     read = list(read_responses(["r.jsonl"], Columns("said.text", ("curt", "kind"))))
-    assert [(item.id, item.model, item.response) for item in read] == [
-        ("1/curt", "curt", "Noted."),
-        ("1/kind", "kind", SORRY),
-    ]
+    found = [(item.id, item.model, item.response) for item in read]
+    assert found == [("1/curt", "curt", "Noted."), ("1/kind", "kind", SORRY)]
 
 
 def test_several_files_are_a_model_each(here: Path) -> None:
@@ -317,17 +310,8 @@ def test_several_files_are_a_model_each(here: Path) -> None:
         (here / f"{name}.csv").write_text(
             as_csv(["id", "prompt", "response"], [(7, CAT, said), (8, JOB, said)])
         )
-    done = score("kind.csv", "curt.csv")
-    assert done.exit_code == 0, done.output
-    assert "Read 2 rows of kind.csv as prompt/response, model named after the file\n" in done.stderr
-    assert "repeated ids extended by the model's name" in done.stderr
-    read = read_responses(["kind.csv", "curt.csv"])
-    assert [(item.id, item.model) for item in read] == [
-        ("7", "kind"),
-        ("8", "kind"),
-        ("7/curt", "curt"),
-        ("8/curt", "curt"),
-    ]
+    read = [(item.id, item.model) for item in read_responses(["kind.csv", "curt.csv"])]
+    assert read == [("7", "kind"), ("8", "kind"), ("7/curt", "curt"), ("8/curt", "curt")]
     (here / "old").mkdir()
     (here / "old/kind.csv").write_text(as_csv(["prompt", "response"], FLAT))
     assert {item.model for item in read_responses(["kind.csv", "old/kind.csv"])} == {"kind", "old/kind"}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.file_formats import BadRow
 from empathy_judge.data.records import Exchange, Rating, Turn
 from empathy_judge.data.tables import read_exchanges, read_ratings, to_json, to_row, write_rows
@@ -60,16 +60,8 @@ def test_what_is_written_is_read_back(tmp_path: Path, suffix: str) -> None:
 
 
 def test_no_cell_of_a_csv_is_a_formula_and_every_text_comes_back(tmp_path: Path) -> None:
-    texts = [
-        '=HYPERLINK("http://x")',
-        "- I hear you",
-        "@you",
-        "+1, so true",
-        "'@home",
-        "\t=1+1",
-        "\uff1d1",
-        "-5",
-    ]
+    texts = ['=HYPERLINK("http://x")', "- I hear you", "@you", "+1, so true", "'@home", "\t=1+1", "\uff1d1"]
+    texts.append("-5")
     rows = [{"id": str(n), "prompt": "p", "response": text, "=A1": text} for n, text in enumerate(texts)]
     write_rows(tmp_path / "r.csv", rows)
     with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as stream:
@@ -111,21 +103,8 @@ def test_a_line_without_an_end_is_set_aside_or_refused(tmp_path: Path) -> None:
         collect(write(tmp_path / "r.csv", f"prompt,response\n{endless}\n"))
 
 
-def test_models_that_share_an_id_are_told_apart_however_many_there_are(tmp_path: Path) -> None:
-    rows = [{"id": f"{n // 2}", "model": f"m{n}", "prompt": "p", "response": f"r{n}"} for n in range(200)]
-    write_rows(tmp_path / "r.jsonl", rows)
-    read, bad = collect(tmp_path / "r.jsonl")
-    assert [item.id for item in read] == [f"{n // 2}/m{n}" if n % 2 else f"{n // 2}" for n in range(200)]
-    assert not bad
-
-
 BAD_ROWS: list[tuple[str, bytes, list[str], str]] = [
-    (
-        "r.jsonl",
-        b'\n{"prompt": "p", "response": "r"}\n{"prompt": "\xff"}\n',
-        ["2"],
-        "3: not UTF-8 text; save",
-    ),
+    ("r.jsonl", b'\n{"prompt": "p", "response": "r"}\n{"prompt": "\xff"}\n', ["2"], "3: not UTF-8 text"),
     ("r.csv", b'prompt,response\na,b\nc,"d\ne,f\ng,h\n', ["2"], "3: not CSV: .*unclosed quote"),
     ("r.csv", b"prompt,response\na,b,c,d\ne,f\n", ["3"], "2: row: has 2 cells more than the header"),
     ("r.csv", b"id,prompt,response\n7,p,r\n8,q,\n", ["7"], "3: response: missing"),
@@ -155,12 +134,6 @@ def test_ratings_take_labels_and_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "r.csv", "id,rater,rating\n1,7,good\n1,8,Bad\n2,7,2\n")
     assert [(item.rater, item.rating) for item in read_ratings(path)] == [("7", 3), ("8", 1), ("7", 2)]
     assert isinstance(next(read_ratings(path)), Rating)
-
-
-def test_writing_below_a_file_is_an_operational_error(tmp_path: Path) -> None:
-    write(tmp_path / "file", "")
-    with pytest.raises(OperationalError):
-        write_rows(tmp_path / "file" / "r.jsonl", ROWS)
 
 
 @IN_ONE_FOLDER
