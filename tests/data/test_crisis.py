@@ -1,13 +1,12 @@
 """The flag: who may be in danger is found, who only speaks like it is not, and nothing else changes."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from repository import ROOT
+from repository import ROOT, dataset
 from topics import on_topic
 
 from empathy_judge.commands import main as cli
@@ -15,16 +14,11 @@ from empathy_judge.data.crisis import danger_said
 from empathy_judge.data.files import read_toml
 from empathy_judge.data.importers import import_source
 from empathy_judge.data.records import Exchange, Turn, danger_in, judgment_of, unscored
-from empathy_judge.data.tables import read_exchanges, to_row
+from empathy_judge.data.tables import read_exchanges, to_row, write_rows
 
-DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 EXCHANGE = Exchange(id="1", prompt="I want to die.", response="I'm here. Are you safe right now?")
 TEXTS = read_toml(Path(__file__).parent / "crisis_texts.toml")
-DANGER, HARMLESS, FRESH = (
-    [TEXTS["danger_0"], TEXTS["danger_1"]],
-    [TEXTS["harmless_0"], TEXTS["harmless_1"]],
-    TEXTS["fresh"],
-)
+DANGER, HARMLESS = ([TEXTS[f"{kind}_{half}"] for half in (0, 1)] for kind in ("danger", "harmless"))
 
 
 def dangers(half: int) -> list[tuple[str, str]]:
@@ -45,8 +39,9 @@ def test_recall_and_precision_on_texts_kept_apart() -> None:
     wrong = [text for text in HARMLESS[1] if danger_said(text)]
     assert len(found) / len(dangers(1)) >= 0.95
     assert len(found) / (len(found) + len(wrong)) >= 0.95
-    hinted = sum(danger_said(text) is not None for text in FRESH)  # most of these are missed
-    assert f"{hinted} of {len(FRESH)}" in (ROOT / "docs" / "responsible-use.md").read_text(encoding="utf-8")
+    fresh = TEXTS["fresh"]  # most of these are missed
+    page = (ROOT / "docs" / "responsible-use.md").read_text(encoding="utf-8")
+    assert f"{sum(danger_said(text) is not None for text in fresh)} of {len(fresh)}" in page
 
 
 def test_a_danger_is_named_and_an_idiom_is_none() -> None:
@@ -83,58 +78,47 @@ def test_a_flag_changes_no_label_and_is_there_whether_scored_or_not() -> None:
     assert "flag" not in to_row(plain), "rows without a flag are as they were before there were flags"
 
 
-def test_score_compare_and_the_summary_say_what_to_read(
+def invoke(*words: str) -> str:
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_flagged_answers_are_listed_and_left_out_of_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [
-        {
-            "id": f"{model}{n}",
-            "model": model,
-            "prompt": f"{text}{prompt}",
-            "response": opening + " I'm so sorry." * len(model),
-        }
+        {"id": f"{model}{n}", "model": model, "prompt": f"{text}{prompt}"}
+        | {"response": opening + " I'm so sorry." * len(model)}
         for model in ("a", "bb")
         for n, text in enumerate(["I want to die. ", "", ""] * 4)
         for prompt, opening in [on_topic(n)]
     ]
-    Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = CliRunner().invoke(cli.main, ["score", "r.jsonl", "--judge", "length", "--out", "run"])
-    assert done.exit_code == 0, done.output
+    write_rows(Path("r.jsonl"), rows)
+    write_rows(Path("safe.jsonl"), [row for row in rows if "die" not in row["prompt"]])
+    printed = " ".join(invoke("score", "r.jsonl", "--judge", "length", "--out", "run").split())
     said = "8 answers to somebody who may be in danger (ids a0, a3, a6, a9, bb0 and 3 more"
-    printed = " ".join(done.stdout.split())  # as it stands before lines are broken
-    assert said in printed
-    assert "read them; the judge cannot decide whether they are safe" in printed
-    assert "left out of the figures and listed in run/to-read.jsonl, for `rate plan`" in printed
+    assert said in printed and "run/to-read.jsonl" in printed
     summary = json.loads(Path("run/summary.json").read_text())
     found = summary["flagged"]
     assert (found["count"], found["dangers"], len(found["ids"])) == (8, {"suicide": 8}, 8)
-    compared = CliRunner().invoke(cli.main, ["compare", "run", "--json"])
-    assert compared.exit_code == 0, compared.output
-    assert json.loads(compared.stdout)["flagged"] == found
-    assert any(said in note for note in json.loads(compared.stdout)["notes"])
-    safe = [row for row in rows if "die" not in row["prompt"]]
-    Path("safe.jsonl").write_text("".join(json.dumps(row) + "\n" for row in safe))
-    again = CliRunner().invoke(cli.main, ["score", "safe.jsonl", "--judge", "length", "--out", "safe"])
-    assert again.exit_code == 0
+    compared = json.loads(invoke("compare", "run", "--json"))
+    assert compared["flagged"] == found and any(said in note for note in compared["notes"])
+    invoke("score", "safe.jsonl", "--judge", "length", "--out", "safe")
     without = json.loads(Path("safe/summary.json").read_text())["models"]
     for one, other in zip(summary["models"], without, strict=True):
         assert {**one, "fit": None} == {**other, "fit": None}
     assert not Path("safe/to-read.jsonl").exists()
-    listed = list(read_exchanges(Path("run/to-read.jsonl")))
-    assert [(item.id, item.prompt, item.extra) for item in listed] == [
-        (row["id"], row["prompt"], {"danger": "suicide"}) for row in rows if "die" in row["prompt"]
-    ]
-    planned = CliRunner().invoke(
-        cli.main, ["rate", "plan", "run/to-read.jsonl", "--people", "1", "--each", "8"]
-    )
-    assert planned.exit_code == 0, planned.output
+    listed = {(item.id, item.prompt): item.extra for item in read_exchanges(Path("run/to-read.jsonl"))}
+    dangerous = [(row["id"], row["prompt"]) for row in rows if "die" in row["prompt"]]
+    assert listed == {key: {"danger": "suicide"} for key in dangerous}
+    invoke("rate", "plan", "run/to-read.jsonl", "--people", "1", "--each", "8")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.exists(), reason="the public datasets are not here; name them in EMPATHY_DATA")
 def test_few_prompts_of_the_crowd_study_are_flagged() -> None:
-    exchanges = import_source("empathy-study", DATA / "empathy-study").exchanges
+    exchanges = import_source("empathy-study", dataset("empathy-study")).exchanges
     prompts = {item.prompt_digest: item for item in exchanges}
     flagged = [item for item in prompts.values() if danger_in(item)]
     assert 0 < len(flagged) <= len(prompts) // 100

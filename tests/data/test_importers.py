@@ -73,12 +73,8 @@ def test_study_folder_takes_a_shared_arm_once_and_reports_what_disagrees(tmp_pat
     imported = import_source("empathy-study", tmp_path)
     assert set(by_id(imported)) == {"d1/human", "d1/gpt-4", "d1/llama-2-70b-chat", "d1/gpt-4-plain"}
     assert len(imported.ratings) == 4 and by_id(imported)["d1/human"].response == "Well done, human!"
-    assert imported.set_aside == (
-        SetAside("dataset_and_ratings.csv:2", "id: 'd1/human' is already at dataset.csv:2"),
-        SetAside(
-            "dataset_and_ratings.csv:2", "rating: 'r0' rated 'd1/human' on 'empathy' already at dataset.csv:2"
-        ),
-    )
+    assert [location for location, _ in imported.set_aside] == ["dataset_and_ratings.csv:2"] * 2
+    assert all("already at dataset.csv:2" in reason for _, reason in imported.set_aside)
 
 
 def test_parts_of_a_dataset_in_several_folders_are_read_as_one(tmp_path):
@@ -118,12 +114,8 @@ def judging_folder(tmp_path: Path) -> Path:
         "Seeker: Four.\nSupporter: Five. \nSeeker: Six."
     )
     post = {"sp_id": "s1", "rp_id": "a1", "seeker_post": "Nobody calls.", "response_post": "I would."}
-    said = {
-        "conv_id": "e1",
-        "context": "lonely",
-        "prompt": "I moved_comma_ alone.",
-        "full_conversation": talk,
-    }
+    said = {"conv_id": "e1", "context": "lonely", "prompt": "I moved_comma_ alone."}
+    said["full_conversation"] = talk
     tables: dict[str, list[dict[str, object]]] = {
         "lend_an_ear/expert1_ratings": [{"conversation_id": "c1", "self_oriented": 2}],
         "lend_an_ear/gpt_ratings": [{"": 0, "conversation_id": "c1", "self_oriented": "4.0"}],
@@ -154,29 +146,20 @@ def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
         ("perceived_empathy/p1", "crowd", "m_accepted"): 7.0,
     }
     exchanges = by_id(imported)
-    assert exchanges["empatheticdialogues/e1"] == Exchange(
-        id="empatheticdialogues/e1",
-        model="human",
-        situation="I moved, alone.",
-        prompt="New town today!",
-        response="Brave of you.",
-        emotion="lonely",
-        extra={"dataset": "empatheticdialogues", "dialog_id": "e1"},
-    )
+    moved = exchanges["empatheticdialogues/e1"]
+    assert (moved.prompt, moved.response, moved.dialogue) == ("New town today!", "Brave of you.", ())
+    assert (moved.situation, moved.emotion, moved.model) == ("I moved, alone.", "lonely", "human")
     talk = exchanges["lend_an_ear/c1"]
     assert (talk.prompt, talk.response) == ("Four.", "Five.")
     assert [turn.text for turn in talk.dialogue] == ["One.\nTwo.", "Three,\nstill three."]
     assert talk.extra["after"] == [{"speaker": "speaker", "text": "Six."}]
     kinds = {item.rater: item.extra.get("rater_kind") for item in imported.ratings}
     assert [name for name, kind in kinds.items() if kind == "ai"] == ["claude-3.7-sonnet", "gpt-4o"]
-    assert set(imported.set_aside) == {
-        SetAside(
-            "annotations/diaries",
-            "not one of the datasets empatheticdialogues, epitome, lend_an_ear, perceived_empathy",
-        ),
-        SetAside("annotations/lend_an_ear/gemini_ratings.csv:2", "self_oriented: 6 is not on the scale 1-5"),
-        SetAside("perceived_empathy/p1", "no text: its ratings are saved without an exchange"),
+    bad_row = "annotations/lend_an_ear/gemini_ratings.csv:2"
+    assert {location for location, _ in imported.set_aside} == {
+        *("annotations/diaries", bad_row, "perceived_empathy/p1")
     }
+    assert dict(imported.set_aside)[bad_row] == "self_oriented: 6 is not on the scale 1-5"
 
 
 def ieval_file(tmp_path: Path, **changes) -> Path:
@@ -198,10 +181,7 @@ def test_ieval_dialogues_and_ratings(tmp_path):
     assert [turn.text for turn in exchange.dialogue] == ["I baked.", "Nice!"]
     assert values(imported)["worker-0/positive/pink", "worker-0", "empathy"] == 4.5
     assert {rating.batch for rating in imported.ratings} == {"worker-0", "worker-1"}
-    assert (
-        SetAside("ieval_data.json:worker-1/positive", "the file has no such situation for this worker")
-        in imported.set_aside
-    )
+    assert "ieval_data.json:worker-1/positive" in dict(imported.set_aside)
     assert imported.ratings[0].extra == {"model": "ieval-pink"}
 
 
@@ -220,8 +200,7 @@ def test_ieval_malformed_dialogues_are_set_aside_without_their_ratings(
     tmp_path, change, reason, exchanges, ratings
 ):
     imported = import_source("ieval", ieval_file(tmp_path, **change))
-    found = {place: problem for place, problem in imported.set_aside}
-    assert found["ieval_data.json:worker-0/positive/green"].startswith(reason)
+    assert dict(imported.set_aside)["ieval_data.json:worker-0/positive/green"].startswith(reason)
     assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
 
 
@@ -233,7 +212,7 @@ def esconv_folder(path: Path) -> Path:
         "listener: Oh.",
         "listener: Which one?",
         "speaker: Maths, after a year of work.",
-        "listener: That must hurt after so much work.",
+        "listener: That must hurt.",
         "speaker: It does.",
         "speaker: Very.",
         "listener: I am here.",
@@ -258,10 +237,7 @@ def test_esconv_talks_and_the_turns_that_got_stars(tmp_path):
     imported = import_source("esconv", esconv_folder(tmp_path))
     assert list(by_id(imported)) == ["failed/0", "failed/0/turn-6", "accepted/0"]
     starred = by_id(imported)["failed/0/turn-6"]
-    assert (starred.prompt, starred.response) == (
-        "Maths, after a year of work.",
-        "That must hurt after so much work.",
-    )
+    assert (starred.prompt, starred.response) == ("Maths, after a year of work.", "That must hurt.")
     assert [turn.text for turn in starred.dialogue] == ["Hello.", "I failed my exam.", "Oh.\nWhich one?"]
     # "Hello." follows nobody's words, but the stars are for it as well.
     assert starred.extra == {"dialog_id": "failed/0", "file": "failed", "rated_replies": 3}
@@ -321,8 +297,8 @@ def test_empathetic_exchanges_in_any_order_have_their_dialogue(tmp_path):
     assert imported.set_aside == (SetAside("x.csv:4", "empathy: empty"),)
 
 
-SEEKER, REPLY = "I fell.", "Ouch. Where? I know falls."
-POSTS = {"sp_id": "s1", "rp_id": "a1", "seeker_post": SEEKER, "response_post": REPLY}
+LEVELS = ("explorations", "interpretations")
+POSTS = {"sp_id": "s1", "rp_id": "a1", "seeker_post": "I fell.", "response_post": "Ouch. I know falls."}
 
 
 def test_epitome_folder_has_one_dimension_a_file(tmp_path):
@@ -337,18 +313,15 @@ def test_epitome_folder_has_one_dimension_a_file(tmp_path):
         ("s1/a1", "expert", "explorations"): 1.0,
         ("s1/a1", "expert", "empathy"): 0.0,
     }
-    assert [item.location for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
+    assert [location for location, _ in imported.set_aside] == ["mine.csv:2", "other.csv"]
     wide = POSTS | {"level_explorations": 1, "level_interpretations": 0}
     imported = import_source("epitome", write_csv(tmp_path / "wide.csv", [wide]))
-    assert [(rating.dimension, rating.rating) for rating in imported.ratings] == [
-        ("explorations", 1),
-        ("interpretations", 0),
-    ]
+    assert [(item.dimension, item.rating) for item in imported.ratings] == [*zip(LEVELS, (1, 0), strict=True)]
 
 
 def test_epitome_sums_each_annotation_and_ignores_white_space(tmp_path):
     twice = [POSTS | {"level": 1}, POSTS | {"level": 2}]
-    spaced = POSTS | {"response_post": "Ouch.  Where? I know falls.", "level": 2}
+    spaced = POSTS | {"response_post": "Ouch.  I know falls.", "level": 2}
     write_csv(tmp_path / "emotional-reactions-reddit.csv", twice)
     write_csv(tmp_path / "explorations-reddit.csv", [spaced, spaced | {"level": 0}])
     write_csv(tmp_path / "interpretations-reddit.csv", [spaced | {"level": 0}])

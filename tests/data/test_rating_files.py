@@ -72,27 +72,17 @@ def test_however_a_sheet_is_headed_the_ratings_are_the_same(tmp_path: Path, case
     assert note in " ".join(sheet.notes) and bool(note) == bool(sheet.notes)
 
 
+FIVE, POOR = ({"scale": parse_scale(scale)} for scale in ("1-5", "poor,fair,great"))
 SCALES: dict[str, tuple[str, Mapping[int, object], Row, str]] = {
     "thumbs": ("rating", {1: "👎", 2: "👎🏽", 3: "👍"}, {}, "thumbs read as Bad down, Good up"),
     "true and false": ("rating", {1: False, 2: False, 3: True}, {}, "thumbs read as Bad down, Good up"),
     "0 and 1": ("rating", {1: 0, 2: 0, 3: 1}, {}, "thumbs read as Bad down, Good up"),
-    "a stated cut": (
-        *("rating", {1: "down", 2: "Thumbs Up", 3: "up"}, {"cut": ("up", "up")}),
-        "Good up (as --cut says)",
-    ),
+    "a stated cut": ("rating", {1: "down", 2: "Thumbs Up", 3: "up"}, {"cut": ("up", "up")}, "Good up (as"),
     "stars": ("Stars", {1: 1, 2: 3, 3: 5}, {}, "stars 1 to 5 read as Bad 1-2, Okay 3, Good 4-5 (thirds"),
     "drawn stars": ("rating", {1: "★☆☆☆☆", 2: "★★★", 3: "5 stars"}, {}, "Bad 1-2, Okay 3, Good 4-5"),
     "of ten": ("rating", {1: "2/10", 2: "5/10", 3: "9/10"}, {}, "Bad 1-3, Okay 4-7, Good 8-10"),
-    "a stated scale": (
-        "rating",
-        {1: 1, 2: 4, 3: 5},
-        {"scale": parse_scale("1-5"), "cut": ("3", "5")},
-        "Okay 3-4, Good 5",
-    ),
-    "named levels": (
-        *("rating", {1: "poor", 2: "fair", 3: "Great"}, {"scale": parse_scale("poor,fair,great")}),
-        "Bad poor, Okay fair, Good great",
-    ),
+    "a stated scale": ("rating", {1: 1, 2: 4, 3: 5}, FIVE | {"cut": ("3", "5")}, "Okay 3-4, Good 5"),
+    "named levels": ("rating", {1: "poor", 2: "fair", 3: "Great"}, POOR, "Bad poor, Okay fair, Good great"),
 }
 
 

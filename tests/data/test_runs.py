@@ -47,12 +47,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_run_is_whole_once_its_manifest_is_there(tmp_path: Path) -> None:
     assert complete(tmp_path / "run") == [item.id for item in EXCHANGES]
-    assert set(contents(tmp_path / "run")) == {
-        "plan.json",
-        "judgments.jsonl",
-        "summary.json",
-        "manifest.json",
-    }
+    files = {"plan.json", "judgments.jsonl", "summary.json", "manifest.json"}
+    assert set(contents(tmp_path / "run")) == files
     lines = (tmp_path / "run/judgments.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [item.id for item in EXCHANGES]
     assert find_manifest(tmp_path / "run", PLAN) == read_manifest(tmp_path / "run") == {"seed": 0}
@@ -120,12 +116,9 @@ def test_unscored_is_saved_and_not_asked_again(tmp_path: Path) -> None:
 def test_another_plan_is_refused_by_name(tmp_path: Path, key: str) -> None:
     complete(tmp_path)
     before = contents(tmp_path)
-    for look in (
-        lambda plan: open_run(tmp_path, plan).__enter__(),
-        lambda plan: find_manifest(tmp_path, plan),
-    ):
+    for look in (lambda *words: open_run(*words).__enter__(), find_manifest):
         with pytest.raises(UserError, match=rf"\({key} .* instead of other\); .*--out") as refused:
-            look(RunPlan(PLAN, **{key: "other"}))
+            look(tmp_path, RunPlan(PLAN, **{key: "other"}))
         assert refused.value.exit_code == 2
     assert contents(tmp_path) == before
 

@@ -104,33 +104,30 @@ TURNS = as_csv(
         for said in [turn["content"] if isinstance(turn["content"], str) else SORRY]
     ],
 )
-# A branch that the user replaced ("old") beside the one in use.
-EXPORTED = {
-    "title": "A boat",
-    "conversation_id": "c1",
-    "id": "c1",
-    "default_model_slug": "auto",
-    "current_node": "4",
-    "mapping": {"root": {"message": None, "parent": None, "children": ["0"]}}
-    | {
-        name: {
-            "parent": parent,
-            "message": {
-                "author": {"role": turn["role"]},
-                "content": {"content_type": "text", "parts": [text]},
-                "metadata": {"model_slug": "gpt-4o"} if turn["role"] == "assistant" else {},
-            },
-        }
-        for name, parent, turn, text in [
-            ("0", "root", TALK[0], "Be kind."),
-            ("1", "0", TALK[1], "I sold the boat."),
-            ("2", "1", TALK[2], "How was that?"),
-            ("old", "2", TALK[3], "Fine."),
-            ("3", "2", TALK[3], CAT),
-            ("4", "3", TALK[4], SORRY),
-        ]
-    },
+
+
+def node(parent: str, role: str, text: str) -> dict[str, Any]:
+    content = {"content_type": "text", "parts": [text]}
+    about = {"model_slug": "gpt-4o"} if role == "assistant" else {}
+    return {"parent": parent, "message": {"author": {"role": role}, "content": content, "metadata": about}}
+
+
+NODES = {
+    "root": {"message": None, "parent": None, "children": ["0"]},
+    "0": node("root", "system", "Be kind."),
+    "1": node("0", "user", "I sold the boat."),
+    "2": node("1", "assistant", "How was that?"),
+    "old": node("2", "user", "Fine."),  # a branch that the user replaced
+    "3": node("2", "user", CAT),
+    "4": node("3", "assistant", SORRY),
 }
+EXPORTED: dict[str, Any] = {
+    "title": "A boat",
+    "id": "c1",
+    "conversation_id": "c1",
+    "default_model_slug": "auto",
+}
+EXPORTED |= {"current_node": "4", "mapping": NODES}
 RENAMED = ", repeated ids extended by the model's name"
 WHOLE = "messages, whole conversations"
 FILES: list[Any] = [
@@ -158,7 +155,6 @@ FILES: list[Any] = [
     ("v.jsonl", as_lines([SIDES]), 1, f"conversation{TWO}", "chosen rejected"),
     ("w.jsonl.gz", gzip.compress(as_lines(named("text", "reply")).encode()), 2, "text/reply" + AFTER, "w"),
     ("x.csv.gz", gzip.compress(CONTEXTS.encode()), 2, "context/response" + AFTER, "x"),
-    ("y.csv", as_csv(["user_message", "bot_message"], FLAT), 2, "user_message/bot_message" + AFTER, "y"),
     ("z.json", json.dumps(SPLIT), 2, "inputs/outputs" + AFTER, "z"),
     ("turns.csv", TURNS, 2, WHOLE + RENAMED + "; one turn per row", "curt kind"),
     ("conversations.json", json.dumps([EXPORTED]), 1, "ChatGPT conversations, whole conversations", "gpt-4o"),
@@ -209,9 +205,7 @@ def test_a_file_of_each_shape_is_read_and_says_how(
 
 
 @pytest.mark.parametrize(("files", "rows", "line", "models"), TOOLS, ids=[item[0][0] for item in TOOLS])
-def test_a_file_of_each_tool_is_read_and_says_how(
-    files: list[str], rows: int, line: str, models: str
-) -> None:
+def test_files_of_each_tool_are_read(files: list[str], rows: int, line: str, models: str) -> None:
     done = score(*(FIXTURES / name for name in files))
     assert done.exit_code == 0, done.output
     assert f"Read {rows} rows of {Path(files[0]).name} as {line}" in done.stderr.splitlines()
@@ -250,9 +244,7 @@ MESSAGES = as_lines([{"messages": TALK, "id": "c1"}])
 @pytest.mark.parametrize(
     ("name", "content"), [("t.csv", TURNS), ("c.json", json.dumps([EXPORTED])), ("m.jsonl", MESSAGES)]
 )
-def test_earlier_turns_are_the_dialogue_and_the_system_is_no_turn(
-    here: Path, name: str, content: str
-) -> None:
+def test_earlier_turns_are_the_dialogue(here: Path, name: str, content: str) -> None:
     (here / name).write_text(content)
     for exchange in read_responses([name]):
         assert (exchange.id.split("/")[0], exchange.prompt, exchange.response) == ("c1", CAT, SORRY)
