@@ -26,18 +26,14 @@ TURNS_BEFORE: Final = 2  # earlier turns that are read with the prompt
 
 
 @cache
-def _session() -> Any:
-    check_files(FOLDER, read_card(FOLDER)["files"])
-    return open_session(FOLDER / MODEL)
-
-
-@cache
-def _tokenizer() -> Any:
+def _load() -> tuple[Any, Any]:
+    """Return the network and its tokenizer."""
     from tokenizers import Tokenizer
 
+    check_files(FOLDER, read_card(FOLDER)["files"])
     tokenizer = Tokenizer.from_file(str(FOLDER / TOKENIZER))
     tokenizer.enable_truncation(MAX_TOKENS)
-    return tokenizer
+    return open_session(FOLDER / MODEL), tokenizer
 
 
 def embed(texts: Sequence[str]) -> np.ndarray:
@@ -50,8 +46,8 @@ def embed(texts: Sequence[str]) -> np.ndarray:
         text[:MAX_CHARACTERS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         for text in different
     ]
-    session = _session()
-    tokens = [item.ids for item in _tokenizer().encode_batch(encodable)]
+    session, tokenizer = _load()
+    tokens = [item.ids for item in tokenizer.encode_batch(encodable)]
 
     def run(ids: list[int]) -> Any:
         return session.run(["sentence_embedding"], {"ids": np.array([ids], dtype=np.int64)})[0][0]

@@ -43,8 +43,7 @@ def ask_all(
 ) -> None:
     """Ask for every exchange that `run` does not hold yet, and save the answers.
 
-    No more exchanges are in memory than there are threads. Before an error or interrupt is raised, the
-    judgments under way are finished and saved.
+    Before an error or interrupt is raised, the judgments under way are finished and saved.
     """
     in_threads(
         asked.concurrency,
@@ -68,7 +67,7 @@ def in_threads(
 
     def work() -> None:
         while not stop.is_set():
-            with lock:
+            with lock:  # no more items are in memory than there are threads
                 item = next(coming, None)
             if item is None:
                 break

@@ -49,10 +49,6 @@ class Part:
             return False
         return self.swapped * self.effect <= 0 or abs(self.swapped) < CLEAR
 
-    def as_row(self) -> dict[str, str | float | bool | None]:
-        """Return the part as JSON has it."""
-        return {**asdict(self), "is_doubtful": self.is_doubtful}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -69,7 +65,8 @@ class Explanation:
 
     def as_row(self) -> dict[str, Any]:
         """Return the explanation as JSON has it."""
-        return {**asdict(self), "parts": [part.as_row() for part in self.parts]}
+        parts = [{**asdict(part), "is_doubtful": part.is_doubtful} for part in self.parts]
+        return {**asdict(self), "parts": parts}
 
 
 def check_explainable(judge: Judge, option: str) -> None:
@@ -86,7 +83,6 @@ def explain(
     """Judge a reply without each of its sentences, or of its clauses or words where it is a single one.
 
     Each sentence is also swapped for a neutral one, to tell whether its effect is more than its length.
-    `whole` is the judgment of the whole reply, where it is known.
     """
     whole = whole or judge.judge(exchange)
     texts = split_reply(exchange.response)

@@ -1,9 +1,7 @@
 """Checks of replies that a judge of English cannot judge: no words, code, template text, another language.
 
-Languages are distinguished by `py3langid`: of six libraries it was the best on short replies, small,
-and the same on every machine. Alone it takes one short English reply in twenty for another language, so it
-is used only where fewer than half of the words are among the commonest English (`input_checks.toml`), which
-also spares most files its loading. What is too short to tell counts as English.
+`py3langid` takes one short English reply in twenty for another language, so it is used only where fewer than
+half of the words are among the commonest English (`input_checks.toml`). What is too short counts as English.
 """
 
 import re
@@ -71,7 +69,13 @@ def why_unreadable(text: str) -> str | None:
         return TEMPLATE
     if _is_code(text):
         return CODE
-    return None if _is_english(words) else _find_language(text)
+    if _is_english(words):
+        return None
+    from py3langid import classify
+
+    code, _ = classify(text)
+    name = _lists()[2].get(code)
+    return None if code in ENGLISH else f"{FOREIGN} ({name})" if name else FOREIGN
 
 
 def _without_marks(text: str) -> str:
@@ -105,16 +109,6 @@ def _is_english(words: list[str]) -> bool:
     if known < len(words):
         known += sum(map(shared.__contains__, words))
     return known >= len(words) or len(words) < FEWEST
-
-
-def _find_language(text: str) -> str | None:
-    from py3langid import classify
-
-    code, _ = classify(text)
-    if code in ENGLISH:
-        return None
-    name = _lists()[2].get(code)
-    return f"{FOREIGN} ({name})" if name else FOREIGN
 
 
 @cache

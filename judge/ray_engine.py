@@ -1,8 +1,7 @@
 """Scoring in several processes, on this machine or on a cluster, with Ray.
 
-Workers judge slices of the input, and their judgments go into the run's journal: after the death of the
-driver the run resumes from it, and after the death of a worker its slice is judged again. The files are byte
-for byte those of one process.
+Workers judge slices, and their judgments go into the run's journal, from which a run resumes; the slice of a
+worker that dies is judged again. The files are byte for byte those of one process.
 """
 
 import io

@@ -343,8 +343,7 @@ def score_files(
 ) -> ScoredFiles:
     """Score the files among `paths` with every judge, from one budget; return their runs in place of them.
 
-    Without `judges` it is the judge of the runs among `paths`. `check` is called with the files before
-    anything is scored.
+    Without `judges` it is the judge of the runs among `paths`. `check` gets the files before any is scored.
     """
     files = [path for path in paths if not path.is_dir()]
     names = dict(zip(files, storage.unique_names([str(path) for path in files]), strict=True))

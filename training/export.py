@@ -79,18 +79,13 @@ def write_decoder(
     return sorted(content)
 
 
-def rotate_network(network: JudgeNetwork) -> None:
-    """Change the basis of a network's weights by `Rotation`; its output stays the same."""
+def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[str, np.ndarray]:
+    """Return all weights that the graph names, after a change of basis that leaves the output the same."""
     base: Any = network.base
     trained = {name: value.cpu().double().numpy() for name, value in network.state_dict().items()}
     rotation = quantization.Rotation(trained, base.config.head_dim)
     rotated = {name: torch.from_numpy(rotation.apply(name, value)) for name, value in trained.items()}
     network.load_state_dict(rotated)
-
-
-def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[str, np.ndarray]:
-    """Return all weights that the graph names."""
-    rotate_network(network)
     products = _sum_products(network, run) if run else {}
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
@@ -192,7 +187,8 @@ class DecoderGraph:
         key, value = (self.add_linear(normed, f"{name}.self_attn.{part}_proj") for part in "kv")
         key = self.add("RotaryEmbedding", key, *rope, num_heads=kv_heads)
         if is_last:  # the last token attends to all, so no mask is needed
-            state, normed, *rope = (self.last_token(item) for item in (state, normed, *rope))
+            last = self.constant([-1])
+            state, normed, *rope = (self.add("Gather", item, last, axis=1) for item in (state, normed, *rope))
         query = self.add_linear(normed, f"{name}.self_attn.q_proj")
         query = self.add("RotaryEmbedding", query, *rope, num_heads=heads)
         past = self.add("Gather", "past", self.constant(number))
@@ -211,9 +207,6 @@ class DecoderGraph:
         gate, up = (self.add_linear(normed, f"{name}.mlp.{part}_proj") for part in ("gate", "up"))
         inner = self.add("Mul", self.add("Mul", gate, self.add("Sigmoid", gate)), up)
         return self.add("Add", state, self.add_linear(inner, f"{name}.mlp.down_proj"))
-
-    def last_token(self, item: str) -> str:
-        return self.add("Gather", item, self.constant([-1]), axis=1)
 
     def add_norm(self, state: str, name: str) -> str:
         epsilon = self.config.rms_norm_eps

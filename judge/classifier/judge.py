@@ -83,10 +83,16 @@ class ClassifierJudge(Judge):
         self.read_context = lru_cache(CACHED_CONTEXTS)(self._read_context)
 
     def prepare(self, count: int) -> None:
-        """Choose the device for so many replies; without this the judge counts on few."""
-        if self._device != CUDA:
-            wanted = self.requested_device
-            self._device = choose_device(wanted, self.name, is_decoder=self.is_decoder, count=count)
+        """Choose the device for so many replies; warn once where a GPU was requested and there is none."""
+        wanted, is_worth_it = self.requested_device, count >= REPLIES_PER_CORE * count_cores()
+        if self._device == CUDA:
+            return
+        self._device = CPU
+        if wanted == CUDA or (wanted == AUTO and is_worth_it):
+            problem = why_no_gpu() if self.is_decoder else f"{self.name} runs on the CPU only"
+            self._device = CPU if problem else CUDA
+            if problem and wanted == CUDA:
+                _warn_once(f"No GPU is used: {problem}. The CPU is used instead.")
 
     @property
     def device(self) -> str:
@@ -170,8 +176,7 @@ class ClassifierJudge(Judge):
     def _run_decoder(self, prepared: PreparedReply) -> np.ndarray:
         """Run the network on a reply behind its context, whose keys and values may be cached.
 
-        Never both in one run, even if the context is new: the order of sums, and so the last bits, would
-        differ.
+        Never both in one run: the order of sums, and so the last bits, would differ.
         """
         assert prepared.tokens is not None
         length = prepared.tokens.before
@@ -202,17 +207,6 @@ def _open_session(path: Path, digest: str) -> Any:
 @lru_cache(CACHED_NETWORKS)
 def _read_tokenizer(path: Path, digest: str, *, is_decoder: bool) -> ReplyTokenizer:
     return ReplyTokenizer.read(path, is_decoder=is_decoder)
-
-
-def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:
-    """Return the device for so many replies; warn once where a GPU was requested and there is none."""
-    is_worth_it = count >= REPLIES_PER_CORE * count_cores()
-    if device == CPU or (device == AUTO and not is_worth_it):
-        return CPU
-    problem = why_no_gpu() if is_decoder else f"{judge} runs on the CPU only"
-    if problem and device == CUDA:
-        _warn_once(f"No GPU is used: {problem}. The CPU is used instead.")
-    return CPU if problem else CUDA
 
 
 @cache

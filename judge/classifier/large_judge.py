@@ -107,11 +107,7 @@ class LargeJudge(ClassifierJudge):
         self.base = published.find(base)
         self.is_decoder = True
         self.concurrency = 1  # torch uses all cores for one reply
-        self.companion: ClassifierJudge | None = None
-        if other := self.card.get("average_with"):
-            if other != ClassifierJudge.name:
-                raise UserError(f"{card}: average_with: {ClassifierJudge.name!r} expected, not {other!r}")
-            self.companion = ClassifierJudge(device=device)
+        self.companion = ClassifierJudge(device=device) if self.card.get("average_with") else None
         parts = [RULES_VERSION, self.digest, published.sha256, self.companion and self.companion.version]
         self.version = sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]
 

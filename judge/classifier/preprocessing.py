@@ -57,12 +57,9 @@ def normalize(text: str) -> str:
     for sentence in sentences:
         first.setdefault(" ".join(_WORD.findall(sentence.casefold())) or sentence, sentence)
     text = text if len(first) == len(sentences) else " ".join(first.values())
-    return _uncapitalize(text) if _is_in_capitals(text) else text
-
-
-def _is_in_capitals(text: str) -> bool:
     letters = [letter for letter in text if letter.isalpha()]
-    return len(text.split()) > FEW and sum(map(str.isupper, letters)) > 0.8 * len(letters)
+    is_in_capitals = len(text.split()) > FEW and sum(map(str.isupper, letters)) > 0.8 * len(letters)
+    return _uncapitalize(text) if is_in_capitals else text
 
 
 def _uncapitalize(text: str) -> str:

@@ -1,7 +1,6 @@
 """Int8 quantization of a decoder's weights.
 
-Weights are rotated before quantization (QuaRot): a language model has a few activations a hundred times as
-large as the rest, and after a rotation all have a similar size.
+Weights are rotated before (QuaRot): a few activations are huge, and after a rotation all have a similar size.
 """
 
 from collections.abc import Callable, Mapping

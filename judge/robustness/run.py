@@ -1,7 +1,7 @@
 """Robustness of a judge: rewrite replies, judge them again, and compare.
 
-Perturbations of a family are tried on our own replies: unkind ones must not turn Good, and kind ones must not
-turn Bad or unscored. Perturbations with an expectation are tried on ordinary replies.
+Under perturbations of a family, unkind replies of ours must not turn Good, and kind ones not Bad or unscored.
+Perturbations with an expectation are tried on ordinary replies.
 """
 
 from collections import Counter
@@ -231,13 +231,8 @@ def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: N
 
     def ask(exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
         texts = {item.content_digest: replace(item, id=item.content_digest) for item in exchanges}
-        plan = RunPlan(
-            judge=judge.name,
-            version=judge.version,
-            rubric=judge.rubric.digest,
-            texts=sha256(" ".join(texts).encode()).hexdigest(),
-        )
-
+        digest = sha256(" ".join(texts).encode()).hexdigest()
+        plan = RunPlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, texts=digest)
         done = run_all(
             plan.default_folder(FOLDER, folder_name(judge.name)),
             plan,

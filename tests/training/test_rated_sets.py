@@ -9,13 +9,8 @@ from repository import SHARED, dataset
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.conversations import split_conversation
 from empathy_judge.data.records import Exchange, Turn
-from empathy_judge.training.rated_sets import (
-    EXTERNAL_SETS,
-    RATED_SETS,
-    RatedItem,
-    drop_shared,
-    read_rated_set,
-)
+from empathy_judge.training import rated_sets
+from empathy_judge.training.rated_sets import EXTERNAL_SETS, RatedItem, drop_shared, read_rated_set
 from empathy_judge.training.recipe import build_recipe
 
 HURT = "I am sorry that it still hurts so very much."
@@ -34,19 +29,11 @@ def item(exchange: Exchange, name: str = "epitome", cluster: str = "c") -> Rated
 
 
 def test_every_reply_has_the_turns_before_it():
-    opened = talk(
-        "I fell.", "Ouch!", "It hurts.", "Oh dear.", situation="A fall.", extra={"after": [], "k": 1}
-    )
-    opened = replace(opened, dialogue=(Turn(speaker="listener", text="Hello."), *opened.dialogue))
+    opened = talk("I fell.", "Ouch!", "It hurts.", "Oh dear.", situation="A fall.", extra={"k": 1})
     first, second = split_conversation(opened)
-    assert (first.prompt, first.response, [turn.text for turn in first.dialogue]) == (
-        "I fell.",
-        "Ouch!",
-        ["Hello."],
-    )
-    assert [turn.text for turn in second.dialogue] == ["Hello.", "I fell.", "Ouch!"]
+    assert (first.prompt, first.response, first.dialogue) == ("I fell.", "Ouch!", ())
+    assert [turn.text for turn in second.dialogue] == ["I fell.", "Ouch!"]
     assert (second.situation, second.extra, second.response) == ("A fall.", {"k": 1}, "Oh dear.")
-    assert first.id != second.id
 
 
 @pytest.mark.parametrize(
@@ -88,7 +75,7 @@ def test_training_refuses_external_sets_which_can_be_read(tmp_path):
 
 def test_the_experts_word_is_the_rating_and_others_stand_beside_it():
     dataset("judging-empathy")
-    for name in (name for name in RATED_SETS if name.startswith("judging-empathy/")):
+    for name in (name for name in rated_sets.RATED_SETS if name.startswith("judging-empathy/")):
         for entry in read_rated_set(name, SHARED):
             experts = [entry.others[f"expert-{number}"] for number in (1, 2, 3)]
             assert entry.rating == pytest.approx(sum(experts) / 3)

@@ -30,11 +30,9 @@ def test_a_shipped_recipe_loads_and_so_do_its_teachers(name: str) -> None:
 
 def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(
-        "base = 'x'\nepochs = 7\nlearning_rate = 1\n[sets]\nieval = 1\n'judging-empathy/epitome' = 0.5\n"
-    )
+    path.write_text("base = 'x'\nepochs = 7\n[sets]\nieval = 1\n'judging-empathy/epitome' = 0.5\n")
     sets = {"ieval": 1, "judging-empathy/epitome": 0.5}
-    assert read_recipe(str(path)) == Recipe(base="x", epochs=7, learning_rate=1.0, sets=sets)
+    assert read_recipe(str(path)) == Recipe(base="x", epochs=7, sets=sets)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,6 @@ def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None
     [
         ("epoch = 3", "epoch: unknown key"),
         ("epochs = 2.5", "epochs: input should be a valid integer"),
-        ("epochs = 0", "epochs: input should be greater than or equal to 1"),
         ("sets = 3", "sets: input should be a valid dictionary"),
         ("[sets]\npoems = 1", r"sets\.poems: unknown set 'poems'; known: epitome, ieval"),
         ("[sets]\nieval = -1", r"sets\.ieval: input should be greater than or equal to 0"),
@@ -50,7 +47,6 @@ def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None
         ("networks = []", "networks: value should have at least 1 item"),
         ("networks = ['set']", r"networks\.0: input should be 'all', 'sets', 'synthetic' or 'labels'"),
         ("epochs = ", r"not TOML"),
-        ("\x00", r"not TOML"),
     ],
 )
 def test_a_mistake_in_a_recipe_is_named(tmp_path: Path, content: str, said: str) -> None:
@@ -71,9 +67,7 @@ def test_unknown_recipes_and_teachers_with_teachers_are_refused(tmp_path: Path) 
         lineage(read_recipe(str(path)))
 
 
-def test_the_open_recipe_learns_only_from_what_companies_may_use(
-    examples: list[RatedExchange],
-) -> None:
+def test_the_open_recipe_learns_only_from_what_companies_may_use(examples: list[RatedExchange]) -> None:
     recipes = lineage(read_recipe("open"))
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
     assert trained == {"ieval", "scenes", "chats"}
@@ -88,12 +82,10 @@ def test_the_open_recipe_learns_only_from_what_companies_may_use(
     data = TrainingData(ratings=examples, items=[*own, *other], evaluated=evaluated)
     read = data.for_recipe(recipes[0])
     assert not read.ratings and list(read.items) == own
-    described = data.describe(recipes)
-    assert described["ratings"] == 0
-    assert {name: facts["licence"] for name, facts in described["sets"].items()} == dict.fromkeys(
-        ("scenes", "chats", "graded replies", "constants"), "CC0"
-    )
-    assert sum(described["sets"][name]["items"] for name in ("scenes", "chats")) == len(own)
+    described = data.describe(recipes)["sets"]
+    assert set(described) == {"scenes", "chats", "graded replies", "constants"}
+    assert {facts["licence"] for facts in described.values()} == {"CC0"}
+    assert sum(described[name]["items"] for name in ("scenes", "chats")) == len(own)
     assert {"ratings", "epitome", "grades"}.isdisjoint(data.digests(recipes))
 
 
@@ -114,19 +106,15 @@ def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> 
 
 def test_chats_and_scenes_are_as_the_docs_say() -> None:
     """Grades of chats rise with length; those of scenes depend neither on length nor on manner."""
-    chats, scenes = (
-        [reply for line in lines for reply in json.loads(line)["replies"]]
-        for lines in (
-            (RECIPES / name).read_text("utf-8").splitlines() for name in ("chats.jsonl", "scenes.jsonl")
-        )
-    )
     ranks = []
-    for replies in (chats, scenes):
+    for name in ("chats", "scenes"):
+        lines = (RECIPES / f"{name}.jsonl").read_text("utf-8").splitlines()
+        replies = [reply for line in lines for reply in json.loads(line)["replies"]]
         words = np.array([len(reply["text"].split()) for reply in replies])
         scores = np.array([reply["score"] for reply in replies])
         ranks.append(spearmanr(words, scores).statistic)
     assert ranks == [pytest.approx(0.45, abs=0.005), pytest.approx(0, abs=0.1)]
-    assert len({reply["text"] for reply in scenes}) == len(scenes) > 2000 and np.mean(words > 80) > 1 / 3
-    for manner in {reply["manner"] for reply in scenes}:
-        own = scores[[reply["manner"] == manner for reply in scenes]]
+    assert len({reply["text"] for reply in replies}) == len(replies) > 2000 and np.mean(words > 80) > 1 / 3
+    for manner in {reply["manner"] for reply in replies}:
+        own = scores[[reply["manner"] == manner for reply in replies]]
         assert len(own) < 20 or abs(own.mean() - scores.mean()) < 15

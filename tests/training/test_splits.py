@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from math import log
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,7 @@ from empathy_judge.training.recipe import STUDY, Recipe
 from empathy_judge.training.training_data import TrainingData
 
 
-def test_a_part_holds_out_prompts_with_their_raters_and_models_with_theirs(
-    examples: list[RatedExchange],
-) -> None:
+def test_a_part_holds_out_prompts_with_their_raters_and_models(examples: list[RatedExchange]) -> None:
     splits = list(cv.split_parts(TrainingData(ratings=examples)))
     assert [split.name for split in splits] == ["part-0", "part-1", "part-2"]
     models = Counter(rated.exchange.model for split in splits for rated in split.models)
@@ -44,18 +41,13 @@ def test_a_rater_or_prompt_on_both_sides_is_left_out(examples: list[RatedExchang
     for split in cv.split_parts(TrainingData(ratings=[*busy, again])):
         held_out = (*split.raters, *split.models)
         assert {rated.rater for rated in split.train.ratings}.isdisjoint(rated.rater for rated in held_out)
-        assert {rated.group for rated in split.train.ratings}.isdisjoint(
-            rated.group for rated in split.raters
-        )
+        assert {rated.group for rated in split.train.ratings}.isdisjoint(each.group for each in split.raters)
 
 
-def test_what_is_only_evaluated_is_in_no_training_and_left_to_the_finished_judge(
-    examples: list[RatedExchange],
-) -> None:
+def test_what_is_only_evaluated_is_left_to_the_finished_judge(examples: list[RatedExchange]) -> None:
     scenes = read_rated_set("scenes", Path())[:20]
-    copied = replace(
-        examples[0], exchange=replace(examples[0].exchange, prompt=scenes[0].exchanges[0].prompt)
-    )
+    shared = replace(examples[0].exchange, prompt=scenes[0].exchanges[0].prompt)
+    copied = replace(examples[0], exchange=shared)
     data = TrainingData(
         ratings=[copied, *examples[1:]],
         items=[*scenes, *(replace(item, set="epitome", cluster=item.cluster * 2) for item in scenes)],
@@ -87,10 +79,8 @@ def test_a_finished_judge_predicts_some_items_of_a_large_set_and_some_replies_of
     (scene, *_) = read_rated_set("scenes", Path())
     exchanges = [replace(scene.exchanges[0], prompt=f"prompt {n}", response=f"reply {n}") for n in range(9)]
     talk = replace(scene, set="dstc9", exchanges=tuple(exchanges))
-    data = TrainingData(
-        items=[replace(talk, cluster=str(number)) for number in range(2000)], evaluated=frozenset({"dstc9"})
-    )
-    items = cv.split_evaluated(data).items
+    many = [replace(talk, cluster=str(number)) for number in range(2000)]
+    items = cv.split_evaluated(TrainingData(items=many, evaluated=frozenset({"dstc9"}))).items
     assert [item.cluster for item in items] == [str(number) for number in range(1, 2000, 2)]
     assert items[0].exchanges == tuple(exchanges[place] for place in (1, 2, 3, 5, 7, 8))
 
@@ -130,23 +120,19 @@ def test_baselines_by_hand() -> None:
     short, long = cv.BASELINES["length"](TRAIN, TEST)
     assert (short.argmax(), long.argmax()) == (0, 2)
     same, empty, one = cv.BASELINES["length"](
-        TRAIN, [made(text, GOOD) for text in ("zwei Worte", "", "word")]
+        TRAIN, [made(each, GOOD) for each in ("zwei Worte", "", "word")]
     )
     assert same == pytest.approx(short) and empty == pytest.approx(one), "as the length judge counts"
-    words = [
-        made(f"{word} reply", label) for word, label in (("warm", GOOD), ("cold", BAD)) for _ in range(20)
-    ]
+    words = [made("warm reply", GOOD), made("cold reply", BAD)] * 20
     predicted = cv.BASELINES["TF-IDF"](words, [made("warm", GOOD), made("cold", BAD)])
     assert predicted.argmax(axis=1).tolist() == [2, 0]
 
 
 def test_the_fitted_coefficients_are_those_of_the_length_judge() -> None:
-    bias, slope = (coefficients := cv.fit_length(TRAIN))["bias"], coefficients["slope"]
-    by_hand = [
-        softmax([b + s * log(len(e.exchange.response.split())) for b, s in zip(bias, slope, strict=True)])
-        for e in TEST
-    ]
-    assert np.array(by_hand) == pytest.approx(cv.BASELINES["length"](TRAIN, TEST), abs=1e-5)
+    fitted = {name: np.array(values) for name, values in cv.fit_length(TRAIN).items()}
+    lengths = np.log([[len(rated.exchange.response.split())] for rated in TEST])
+    by_hand = softmax(fitted["bias"] + fitted["slope"] * lengths, axis=1)
+    assert by_hand == pytest.approx(cv.BASELINES["length"](TRAIN, TEST), abs=1e-5)
     assert cv.fit_length(TRAIN[:12]) == {}, "a label is missing"
 
 
