@@ -154,7 +154,7 @@ def test_a_parameter_the_server_refuses_is_left_out_and_said(tmp_path: Path) -> 
     prompts = write_prompts(tmp_path / "p.jsonl", 3)
     with ScriptedServer(script) as server:
         done = ask(prompts, tmp_path / "run", server.base_url, concurrency=1)
-        insisted = ask(prompts, tmp_path / "other", server.base_url, concurrency=1, temperature=1.0)
+        insisted = ask(prompts, tmp_path / "other", server.base_url, temperature=1.0)
     assert done.manifest["left_out"] == ["temperature"]
     assert done.manifest["counts"]["responses"] == 3
     assert insisted.manifest["counts"]["failed"] == 3, "what a person asked for is not dropped in silence"
