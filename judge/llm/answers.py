@@ -183,11 +183,8 @@ def _begun(text: str) -> list[str]:
 def sample_probabilities(drawn: Sequence[str]) -> dict[str, float]:
     """Return each label's part of the samples, after one more sample spread evenly over the labels.
 
-    Without it a label that was not drawn would have an infinite log-loss. This is Perks' prior; one
-    sample for each label (Laplace's) would pull shares of five samples more than twice as far to a third.
-
-    >>> sample_probabilities(["Good", "Good", "Bad"])
-    {'Bad': 0.3333333333333333, 'Okay': 0.08333333333333333, 'Good': 0.5833333333333334}
+    Without it (Perks' prior) a label that was not drawn would have an infinite log-loss. One more sample for
+    each label (Laplace's) would pull shares of five samples more than twice as far to a third.
     """
     counts = Counter(drawn)
     return {label: (counts[label] + 1 / len(LABELS)) / (len(drawn) + 1) for label in LABELS}

@@ -133,10 +133,10 @@ class Endpoint:
         self._failed_in_a_row = 0
 
     def post(self, path: str, body: Mapping[str, Any]) -> Reply:
-        """Send one request, with retries; raise `CallFailed` where it gets no answer.
+        """Send one request, with retries.
 
-        Raise `OperationalError` where every other call would fail too, `BudgetSpent` before a call that the
-        budget does not cover.
+        Raise `CallFailed` where it gets no answer, `OperationalError` where every other call would fail too,
+        and `BudgetSpent` before a call that the budget does not cover.
         """
         if self.budget.most is not None and self.prices is None:
             raise UserError(

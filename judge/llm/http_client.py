@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from random import random
-from ssl import SSLContext
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -50,9 +49,6 @@ class Key:
         if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
             raise UserError(f"{name}: not a valid key: it has spaces, line breaks or non-ASCII characters")
 
-    def __repr__(self) -> str:
-        return f"Key({self.name!r})"
-
     @property
     def headers(self) -> dict[str, str]:
         """The header that authenticates a request."""
@@ -89,10 +85,7 @@ class TooLarge(httpx.TransportError):
     """An answer larger than `MOST_BYTES`."""
 
 
-@cache
-def _trusted() -> SSLContext:
-    """Read the certificates once a process: that takes longer than a call."""
-    return httpx.create_ssl_context()
+_trusted = cache(httpx.create_ssl_context)  # once a process: reading certificates takes longer than a call
 
 
 class _BoundedClient(httpx.Client):

@@ -6,7 +6,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -333,13 +333,7 @@ def measure_change(
 
 
 def optimize_file(
-    exchanges: Path,
-    ratings: Path,
-    out: Path,
-    judge_name: str,
-    *,
-    seed: int,
-    **settings: Any,
+    exchanges: Path, ratings: Path, out: Path, judge_name: str, *, seed: int, **settings: Any
 ) -> dict[str, Any]:
     """Optimize a judge's messages on rated exchanges, write them to `out`, and return the record."""
     if find_spec("dspy") is None:  # before anything is paid for
@@ -354,10 +348,8 @@ def optimize_file(
     if judge.form.is_word:
         raise UserError(f'--judge {judge_name}: mode = "label" cannot be optimized; set mode = "direct"')
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
-    try:
+    with closing(judge):
         best, record = optimize(examples, judge, seed=seed, **settings)
-    finally:
-        judge.close()
     judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
     about = {"judge": judged_by, "seed": seed, **record}
     digest = judge_prompt.write_prompt(out, best.template, mode=judge.mode, rubric=judge.rubric, about=about)
