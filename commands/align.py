@@ -6,15 +6,8 @@ from typing import Any
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    interruptible,
-    max_cost_option,
-    model_options,
-    print_asked,
-    say,
-    say_next,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say, say_next
 
 
 @click.group()
@@ -31,7 +24,7 @@ def align() -> None:
 
 
 @align.command("run")
-@model_options("sheets")
+@options.model_options("sheets")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Concurrent calls.  [default: 32]")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds.  [default: 60]")
 @click.option(
@@ -39,7 +32,9 @@ def align() -> None:
 )
 @click.option("--questionnaires", type=FILE, help="Your copy of the benchmark's questionnaires.json.")
 @click.option(
-    "--situations", type=FILE, help="The benchmark's situations.csv or .json.  [default: 108 included]"
+    "--situations",
+    type=FILE,
+    help="The benchmark's situations.csv or .json.  [default: 108 included]",
 )
 @click.option("--emotion", "emotions", multiple=True, help="Use only this emotion; may be repeated.")
 @click.option("--per-factor", type=click.IntRange(min=1), help="Use only the first N of each factor.")
@@ -48,9 +43,9 @@ def align() -> None:
 @click.option("--positive", is_flag=True, help="Use positive versions of the included situations.")
 @click.option("--stable", is_flag=True, help="Instruct the model to stay emotionally stable.")
 @click.option("--out", type=FILE, help="Output folder.  [default: alignments/<model>-<scale>-<digest>]")
-@max_cost_option
+@options.max_cost_option
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **options: Any) -> None:
+def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **settings: Any) -> None:
     """Have a model fill in a questionnaire about emotions.
 
     The model answers once by default and once for each situation. PANAS and 108 situations are included; the
@@ -70,15 +65,12 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         run_alignment,
     )
     from empathy_judge.judge.llm.answer_prompts import say_counts
-    from empathy_judge.reports.progress import progress
 
-    reporter = make_reporter(**options)
+    reporter = make_reporter(**settings)
     plan = plan_alignment(reporter)
     folder = out or plan.default_folder("alignments", folder_name(plan["model"]), plan["scale"])
-    with (
-        interruptible("finished sheets are saved", out=folder),
-        progress("asking", "answered", spent=lambda: reporter.endpoint.budget.spent) as on_progress,
-    ):
+    budget = reporter.endpoint.budget
+    with options.watching("asking", "answered", lambda: budget.spent, out=folder) as on_progress:
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
     found, counts = run.manifest, run.manifest["counts"]
     variant = f" ({found['variant']})" if found["variant"] else ""
@@ -86,7 +78,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     lines = [f"{done} filled in by {found['model']}{variant}"]
     if found["missing"]:
         lines.append(f"lack marks: {say_counts(found['missing'])}")
-    print_asked(run, lines, as_json=as_json)
+    options.print_asked(run, lines, as_json=as_json)
     check_filled(run)
     if not as_json:
         say_next("to compare these emotions with people's", "align", "report", run.folder)

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    complete_judge,
-    max_cost_option,
-    reading_words,
-    say,
-    say_next,
-    say_notes,
-    watch_scoring,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say, say_next, say_notes
 from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
 
@@ -33,12 +25,6 @@ INCONCLUSIVE = 3
 
 @click.command()
 @click.argument("paths", type=FILE, nargs=-1, metavar="RESPONSES|RUN... RATINGS")
-@click.option(
-    "--exchanges",
-    type=FILE,
-    multiple=True,
-    help="Replies of the runs: for lengths, emotions, examples and ratings without ids; may be repeated.",
-)
 @ratings_options
 @click.option("--dimension", help="Dimension of the ratings to use.  [default: the judge's]")
 @click.option(
@@ -46,11 +32,11 @@ INCONCLUSIVE = 3
     "judges",
     multiple=True,
     metavar="JUDGE",
-    shell_complete=complete_judge,
+    shell_complete=options.complete_judge,
     help="Judge of RESPONSES, as in `score`, or one of the judges of a table; may be repeated."
     "  [default: classifier, or all judges of the table]",
 )
-@max_cost_option
+@options.max_cost_option
 @click.option("--out", type=FILE, help="Output folder.  [default: calibrations/<run>]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
@@ -76,7 +62,6 @@ def calibrate(
       empathy-judge calibrate runs/mine ratings.jsonl --exchanges responses.jsonl
       empathy-judge calibrate theirs.csv ratings.csv --scale 1-5
       empathy-judge calibrate runs/mine stars.csv --scale 1-5 --cut 3,5
-      empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
     """
     from empathy_judge.calibration.shares.transport import LEAST_MODELS
     from empathy_judge.data.runs import read_manifest
@@ -107,7 +92,10 @@ def calibrate(
                 f"To correct scores of other replies with these ratings, add to `score`: {shlex.join(words)}",
                 err=True,
             )
-        texts = [*reading_words(ctx), *(str(word) for path in files for word in ("--exchanges", path))]
+        texts = [
+            *options.reading_words(ctx),
+            *(str(word) for path in files for word in ("--exchanges", path)),
+        ]
         if is_other:
             judge = fitted.judges[report.runs.index(chosen)]
             own = [path for path in runs if path.name in judge.source.split("+")]
@@ -143,7 +131,7 @@ def fit_judges(
     dimension: str | None = None,
     max_cost: float | None = None,
     out: Path | None = None,
-    watch: "Watch" = watch_scoring,
+    watch: "Watch" = options.watch_scoring,
     on_read: Callable[[Sequence[str]], object] = say_notes,
 ) -> FittedJudges:
     """Score the files of replies, compare the judges with the ratings, and write report and calibration."""

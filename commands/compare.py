@@ -11,19 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    READING_REPLIES,
-    column_options,
-    complete_calibration,
-    complete_judge,
-    margin_option,
-    reading_words,
-    say_next,
-    say_notes,
-    say_rate_plan,
-    watch_scoring,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say_next, say_notes
 from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.storage import Columns, Shards, Source
@@ -53,29 +42,17 @@ if TYPE_CHECKING:
 )
 @click.option("--ratings", type=FILE, help="Human ratings of some of the replies.")
 @ratings_options
-@click.option(
-    "--exchanges",
-    type=FILE,
-    multiple=True,
-    help="The replies: with runs, to show examples; with ratings, for models and emotions, and for ratings"
-    " without ids; may be repeated.",
-)
-@column_options
+@options.column_options
 @click.option(
     "--judge",
     "judge_name",
     metavar="JUDGE",
-    shell_complete=complete_judge,
+    shell_complete=options.complete_judge,
     help="Judge for files that are not scored yet, as in `score`."
     "  [default: the judge of the runs, else classifier]",
 )
-@click.option(
-    "--calibration",
-    metavar="FILE|none",
-    shell_complete=complete_calibration,
-    help="Calibration that corrects the shares, or none.  [default: the one of the runs]",
-)
-@margin_option
+@options.calibration_option
+@options.margin_option
 @click.option(
     "--check",
     is_flag=True,
@@ -201,9 +178,9 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     ratings: Path | None = ctx.params["ratings"]
     if any(pair.verdict not in SETTLED for pair in compared.pairs):
         files = [path for path in runs if not path.is_dir()]
-        words = (*files, *reading_words(ctx, READING_REPLIES))
+        words = (*files, *options.reading_words(ctx, options.READING_REPLIES))
         if ratings is None and files:
-            return say_rate_plan("for a definite verdict, have people rate", *words)
+            return options.say_rate_plan("for a definite verdict, have people rate", *words)
         if ratings and (ratings.parent / PLAN_FILE).exists():
             plan = read_plan(ratings.parent)
             people = max(0, LEAST_RATERS - plan.people) if compared.few_raters else 0
@@ -211,9 +188,9 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
             return say_next(*plan.next_step(ratings.parent, rated, people=people))
     if out := ctx.params["out"]:
         return say_next(f"open {out / 'report.md'}")
-    options = reading_words(ctx, ctx.params.keys() - ONCE)
+    words = options.reading_words(ctx, ctx.params.keys() - ONCE)
     page = ("--html", "compared.html") if find_spec("jinja2") else ("--out", "compared")
-    say_next("to see it as a page", "compare", *runs, *options, *page)
+    say_next("to see it as a page", "compare", *runs, *words, *page)
 
 
 def score_paths(
@@ -221,7 +198,7 @@ def score_paths(
     judge_name: str | None,
     *,
     columns: Columns = Columns(),  # noqa: B008 (frozen)
-    watch: "Watch" = watch_scoring,
+    watch: "Watch" = options.watch_scoring,
     on_read: Callable[[Sequence[str]], object] = say_notes,
 ) -> "tuple[ComparisonRequest, Sequence[Source]]":
     """Score the files of replies among the paths; return the request for their runs, and the files."""

@@ -1,4 +1,4 @@
-"""The commands `doctor`, `completion` and `skill`: checks, shell completion and a page for assistants."""
+"""The commands `doctor` and `skill`: checks, and a page for assistants."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import click
 
-from empathy_judge.commands.shared.options import FILE, say_next
+from empathy_judge.commands.shared.options import FILE, say, say_next
 from empathy_judge.data.errors import ROOT, UserError, install_hint, requirements
 from empathy_judge.data.files import explain, read_toml
 from empathy_judge.data.records import to_plain
@@ -25,7 +25,6 @@ from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
 from empathy_judge.judge.llm.endpoint import Endpoint
 
 Status = Literal["ok", "warn", "fail"]
-COLORS: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 DEVELOPMENT: Final = ("all", "check", "docs", "test")  # extras that `doctor` leaves out
 GIGABYTE: Final = 1 << 30
 SECONDS: Final = 10.0  # that a server may take to answer
@@ -215,49 +214,21 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
       empathy-judge doctor
       empathy-judge doctor prompted.toml nightly.toml
     """
-    from rich.text import Text
-
-    from empathy_judge.data.text import printable
-    from empathy_judge.reports.terminal import open_screen
-
-    done, console = [], open_screen()
+    done = []
     for check in chain(check_installation(), *map(check_file, files)):
         done.append(check)
         if not as_json:
-            words = f"{check.name}: {check.message}{check.fix and f'; {check.fix}'}"
-            line = Text(f"{check.status:<5} ", style=COLORS[check.status]) + Text(printable(words), style="")
-            console.print(line, soft_wrap=True)
+            say(f"{check.status:<5} {check.name}: {check.message}{check.fix and f'; {check.fix}'}")
     failed, warned = (sum(check.status == status for check in done) for status in ("fail", "warn"))
     if as_json:
         print(json.dumps({"checks": to_plain(done), "failed": failed}, indent=2))
     else:
-        console.print(f"{len(done)} checks: {failed} failed, {warned} warnings", style="bold")
+        say(f"{len(done)} checks: {failed} failed, {warned} warnings")
     if not as_json and failed:
         say_next("once that is fixed", "doctor", *files)
     elif not as_json:
         say_next("to score the sample replies, or your own file", "score", SAMPLE_RESPONSES)
     ctx.exit(5 if failed else 0)
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the shell completion script.
-
-    It completes commands, options, judges and files. Put the first example into ~/.bashrc or ~/.zshrc.
-
-    \b
-    Examples:
-      eval "$(empathy-judge completion bash)"
-      empathy-judge completion fish > ~/.config/fish/completions/empathy-judge.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    made = kind(ctx.find_root().command, {}, "empathy-judge", "_EMPATHY_JUDGE_COMPLETE")
-    click.echo(made.source())
 
 
 @click.command()

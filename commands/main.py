@@ -20,12 +20,11 @@ GROUPS = {
     "Check the judge": ("rate", "calibrate", "robustness", "doctor"),
     "Every night": ("nightly", "dashboard", "history"),
     "Make judges": ("train", "optimize"),
-    "Other": ("import", "serve", "align", "completion", "skill"),
+    "Other": ("import", "serve", "align", "skill"),
 }
 COMMANDS = [name for group in GROUPS.values() for name in group]
 # Modules of `commands` by command, where their names differ.
-MODULES = {"import": "import_data", **dict.fromkeys(("dashboard", "history"), "nightly")}
-MODULES |= dict.fromkeys(("completion", "skill"), "doctor")
+MODULES = {"import": "import_data", "dashboard": "nightly", "history": "nightly", "skill": "doctor"}
 
 
 @contextmanager
@@ -76,12 +75,11 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
+        from difflib import get_close_matches
 
-            close = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-            ctx.fail(f"No such command {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}")
+        close = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
+        if close and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:

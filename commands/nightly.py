@@ -48,7 +48,7 @@ def nightly(
     began, start = datetime.now().astimezone(), monotonic()  # so that no clock put back makes a time negative
     settings = read_config(config)
     name = check_name(night, "--night") if night else (fixed or began).date().isoformat()
-    with interruptible("finished replies and judgments are saved", night=name):
+    with interruptible(night=name):
         finished = run_night(
             settings,
             night=name,

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from empathy_judge.commands.shared.options import FILE, complete_judge, say, say_next
-from empathy_judge.data.errors import Interrupted
 
 
 @click.command()
@@ -39,7 +38,8 @@ def optimize(
 
     EXCHANGES are prompts with their replies, RATINGS their human ratings. The result replaces the judge's own
     instructions only if it agrees better with the 30% of the ratings that are held out. Name its file in the
-    judge's TOML as program = "..." to score with it. It may quote exchanges from the ratings.
+    judge's TOML as program = "..." to score with it. It may quote exchanges from the ratings. A search cannot
+    be resumed after Ctrl-C; with --max-calls or --max-cost, the best candidate is saved.
 
     \b
     Example:
@@ -48,15 +48,9 @@ def optimize(
     from empathy_judge.data.text import show
     from empathy_judge.judge.llm.optimize_prompt import optimize_file
 
-    try:
-        record = optimize_file(
-            exchanges, ratings, out, judge_name, on_step=lambda text: say(text, err=True), **settings
-        )
-    except KeyboardInterrupt as interrupt:
-        raise Interrupted(
-            "interrupted; nothing was saved. A search cannot be resumed: limit it with --max-calls "
-            "or --max-cost, which save the best candidate"
-        ) from interrupt
+    record = optimize_file(
+        exchanges, ratings, out, judge_name, on_step=lambda text: say(text, err=True), **settings
+    )
     if as_json:
         click.echo(json.dumps(record, indent=2))
         return

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    RATING_PLAN,
-    READING_REPLIES,
-    column_options,
-    margin_option,
-    reading_words,
-    say,
-    say_next,
-    say_notes,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say, say_next, say_notes
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.storage import Columns
 
@@ -51,9 +42,9 @@ def rate() -> None:
 @click.option(
     "--each", type=click.IntRange(1, 2000), default=50, show_default=True, help="Number of replies per rater."
 )
-@click.option("--out", type=FILE, default=RATING_PLAN, show_default=True, help="Output folder.")
+@click.option("--out", type=FILE, default=options.RATING_PLAN, show_default=True, help="Output folder.")
 @click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
-@column_options
+@options.column_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
@@ -91,7 +82,7 @@ def plan(
     unit = notice_unit(source)
     replies = Exchanges(source, on_bad=skipped.append if skip_invalid else stop_at_bad_row, unit=unit)
     with working(f"reading {NOUNS[unit]}"):
-        words = (*files, *reading_words(ctx, READING_REPLIES))
+        words = (*files, *options.reading_words(ctx, options.READING_REPLIES))
         drawn = draw_plan(replies, people=people, each=each, seed=seed, source_words=words, unit=unit)
     write_plan(drawn.plan, drawn.texts, out)
     made = drawn.plan
@@ -113,7 +104,7 @@ def plan(
 
 
 @rate.command("open")
-@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=options.RATING_PLAN, metavar="PLAN")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 for your network.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Port; 0: any free one."
@@ -168,7 +159,7 @@ def _reachable_url(listening: socket.socket) -> str:
 
 
 @rate.command()
-@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=options.RATING_PLAN, metavar="PLAN")
 @click.option("--html", type=FILE, metavar="FOLDER", help="Write one HTML page per rater into this folder.")
 @click.option("--csv", type=FILE, metavar="FILE", help="Write a CSV sheet, or one per rater into a folder.")
 def export(folder: Path, html: Path | None, csv: Path | None) -> None:
@@ -197,7 +188,7 @@ def export(folder: Path, html: Path | None, csv: Path | None) -> None:
 
 
 @rate.command()
-@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=options.RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
 @click.option("--skip-invalid", is_flag=True, help="Skip ratings that are edited or of another plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -229,10 +220,8 @@ def collect(folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: 
             f"{folder / RATINGS_FILE}: it has ratings by {listed(missing)}, and the files given now have "
             "none. Pass all returned files, or delete it to drop those ratings"
         )
-    if not found.rows and files:
-        raise UserError(f"{files[0]}: no ratings in it; write Bad, Okay or Good into the column `rating`")
     if not found.rows:
-        raise UserError(f"{folder}: no ratings yet; `rate open` serves the rating page")
+        raise UserError(f"{folder}: no ratings yet, or none in the files; `rate open` serves the rating page")
     written = write_collected(found, folder)
     if as_json:
         same, pairs = found.repeats
@@ -267,9 +256,9 @@ def _say_verdict(made: "RatingPlan", ratings: Path) -> None:
 
 
 @rate.command()
-@click.argument("folder", type=FILE, default=RATING_PLAN, metavar="PLAN")
+@click.argument("folder", type=FILE, default=options.RATING_PLAN, metavar="PLAN")
 @click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
-@margin_option
+@options.margin_option
 @click.option("--baseline", metavar="MODEL", help="Compare with this model only.  [default: every two]")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str | None, as_json: bool) -> None:
@@ -346,7 +335,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     show_default=True,
     help="Number of additional replies per rater, approximately.",
 )
-@column_options
+@options.column_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def next_replies(
     folder: Path,

@@ -5,16 +5,8 @@ from typing import Any
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    column_options,
-    interruptible,
-    max_cost_option,
-    model_options,
-    print_asked,
-    say_next,
-    say_notes,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say_next, say_notes
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.runs import folder_name
 from empathy_judge.data.storage import Columns, check_source, find_sources
@@ -26,25 +18,21 @@ from empathy_judge.judge.llm.answer_prompts import (
     respond_to,
     say_counts,
 )
-from empathy_judge.reports.progress import progress
 
 
 @click.command()
 @click.argument("prompts", type=FILE, required=False)
-@model_options(
-    "responses",
-    click.option(
-        "--style",
-        type=click.Choice(["empathy", "plain"]),
-        help="Include the study's definition of empathy in the instructions, or not.  [default: empathy]",
-    ),
-    settings="style, temperature",
+@options.model_options("responses")
+@click.option(
+    "--style",
+    type=click.Choice(["empathy", "plain"]),
+    help="Include the study's definition of empathy in the instructions, or not.  [default: empathy]",
 )
-@column_options
+@options.column_options
 @click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
 @click.option("--out", type=FILE, help="Output folder.  [default: responses/<file>-<model>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Use only the first N prompts.")
-@max_cost_option
+@options.max_cost_option
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def respond(
     *,
@@ -78,10 +66,10 @@ def respond(
     responder = Responder(config)
     plan = responder.plan(source)
     folder = out or plan.default_folder("responses", source.stem, folder_name(plan["model"]))
-    with (
-        interruptible("finished replies are saved", prompts=prompts or SAMPLE_PROMPTS, out=folder),
-        progress("asking", "answered", spent=lambda: responder.endpoint.budget.spent) as on_progress,
-    ):
+    budget = responder.endpoint.budget
+    with options.watching(
+        "asking", "answered", lambda: budget.spent, prompts=prompts or SAMPLE_PROMPTS, out=folder
+    ) as on_progress:
         responded = respond_to(
             source,
             responder,
@@ -102,7 +90,7 @@ def respond(
         lines.append(f"served as {say_counts(served)}")
     if len(served) > 1:
         lines.append("Warning: the server used more than one model.")
-    print_asked(responded, lines, as_json=as_json, file="responses.jsonl")
+    options.print_asked(responded, lines, as_json=as_json, file="responses.jsonl")
     if not counts["responses"]:
         raise OperationalError(
             f"{folder}: no responses: {say_counts(manifest['reasons'])}. Failed prompts are not sent again "

@@ -5,19 +5,14 @@ from pathlib import Path
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    complete_judge,
-    interruptible,
-    max_cost_option,
-    say_next,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say, say_next
 
 EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
 
 
 @click.command()
-@click.argument("judge_name", metavar="JUDGE", shell_complete=complete_judge)
+@click.argument("judge_name", metavar="JUDGE", shell_complete=options.complete_judge)
 @click.option(
     "--replies",
     type=FILE,
@@ -30,7 +25,7 @@ EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
     metavar="N",
     help="Make about N judgments instead of about 4,000, to limit the cost.",
 )
-@max_cost_option
+@options.max_cost_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
@@ -62,20 +57,16 @@ def robustness(
     from empathy_judge.judge.base import load_judge
     from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.robustness.run import judge_saved, measure_robustness
-    from empathy_judge.reports.progress import progress
     from empathy_judge.reports.render import write_page
     from empathy_judge.reports.robustness_page import robustness_page
-    from empathy_judge.reports.terminal import open_screen, print_lines, print_page
+    from empathy_judge.reports.terminal import print_page
 
     source = find_sources([replies or SAMPLE_RESPONSES])
     check_source(source)
     ordinary = list(read_exchanges(source))
     judge = load_judge(judge_name)
     judge.use_budget(Budget(max_cost))
-    with (
-        interruptible("finished judgments are saved"),
-        progress(f"scoring with {judge.name}", "scored", spent=lambda: judge.spent) as on_progress,
-    ):
+    with options.watching(f"scoring with {judge.name}", "scored", lambda: judge.spent) as on_progress:
         ask = judge_saved(judge, on_progress=on_progress)
         result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)
     page = robustness_page(result)
@@ -84,6 +75,7 @@ def robustness(
         print(json.dumps(result.as_dict(), indent=1, allow_nan=False))
     else:
         print_page(page)
-        print_lines([f"written {path}" for path in written], open_screen())
+        for path in written:
+            say(f"written {path}")
         say_next("to compare it with human ratings, run `score`, then `calibrate`")
     ctx.exit(EXIT_CODES[result.result])

@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empathy_judge.commands.shared.options import (
-    FILE,
-    READING_REPLIES,
-    column_options,
-    command_line,
-    complete_calibration,
-    complete_judge,
-    device_option,
-    interruptible,
-    max_cost_option,
-    reading_words,
-    say,
-    say_next,
-    say_notes,
-    say_rate_plan,
-)
+from empathy_judge.commands.shared import options
+from empathy_judge.commands.shared.options import FILE, say, say_next, say_notes
 from empathy_judge.data.crisis import READING_LIST
 from empathy_judge.data.errors import BatchUnderWay, OperationalError, UserError
 from empathy_judge.data.storage import Columns
@@ -37,16 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("responses", type=click.Path(), nargs=-1, required=True)  # texts: a URL is no path
-@click.option(
-    "--judge",
-    "judge_name",
-    default="classifier",
-    show_default=True,
-    metavar="JUDGE",
-    shell_complete=complete_judge,
-    help="A name (classifier, or the baselines length and majority), a language model (openai:MODEL,"
-    " anthropic:MODEL, or URL#MODEL for any compatible server), or a TOML file.",
-)
+@options.judge_option
 @click.option(
     "--unit",
     type=click.Choice(["reply", "conversation"]),
@@ -55,17 +32,12 @@ if TYPE_CHECKING:
 @click.option("--out", type=FILE, help="Output folder.  [default: runs/<file>-<judge>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Score only the first N replies.")
 @click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
-@column_options
+@options.column_options
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed for the intervals."
 )
-@click.option(
-    "--calibration",
-    metavar="FILE|none",
-    shell_complete=complete_calibration,
-    help="Calibration file from `calibrate`, or none.  [default: the judge's own]",
-)
-@max_cost_option
+@options.calibration_option
+@options.max_cost_option
 @click.option(
     "--batch",
     is_flag=True,
@@ -73,7 +45,7 @@ if TYPE_CHECKING:
     "answers; until then it exits with code 3.",
 )
 @click.option("--wait", is_flag=True, help="With --batch: wait until the answers are ready.")
-@device_option
+@options.device_option
 @click.option(
     "--engine",
     type=click.Choice(["plain", "ray"]),
@@ -109,17 +81,16 @@ def score(
     reply_columns: Columns,
     judge_name: str,
     unit: str | None,
-    out: Path | None,
-    limit: int | None,
-    skip_invalid: bool,
-    seed: int,
-    calibration: str | None,
     max_cost: float | None,
+    batch: bool,
+    wait: bool,
+    engine: str,
+    workers: int | None,
     explain: tuple[str, ...],
     html: Path | None,
     verbose: bool,
     as_json: bool,
-    **engine_options: Any,
+    **asked: Any,
 ) -> None:
     """Score replies or conversations: estimate the share rated Good.
 
@@ -137,13 +108,10 @@ def score(
     \b
     Examples:
       empathy-judge score responses.jsonl
-      empathy-judge score responses.csv --judge length --out runs/length --json
       empathy-judge score gpt.csv claude.xlsx --prompt-column said --response-column answered
       empathy-judge score responses.jsonl --explain 7
       empathy-judge score chats.jsonl --unit conversation --html chats.html
-      empathy-judge score responses.jsonl --device cuda
       empathy-judge score responses.jsonl --judge openai:gpt-4o-mini --max-cost 2.50
-      empathy-judge score responses.jsonl --judge http://localhost:11434/v1#llama3.1
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8
     """
@@ -175,21 +143,14 @@ def score(
     request = ScoringRequest(
         source=source,
         judge=judge,
-        out=out,
-        calibration=calibration,
-        limit=limit,
-        skip_invalid=skip_invalid,
-        seed=seed,
-        engine=_choose_engine(judge, max_cost=max_cost, **engine_options),
+        engine=_choose_engine(judge, max_cost, engine, workers, batch=batch, wait=wait),
+        **asked,
     )
     planned = plan_scoring(request)
     to_explain = find_responses(request, explain)
     again: dict[str, Any] = {}
     try:
-        with (
-            interruptible("finished judgments are saved") as again,
-            progress(spent=lambda: judge.spent) as on_progress,
-        ):
+        with options.interruptible() as again, progress(spent=lambda: judge.spent) as on_progress:
             scored = score_file(
                 planned,
                 on_progress=on_progress,
@@ -199,10 +160,10 @@ def score(
     except BatchUnderWay as pending:  # no error, and no result either
         say(json.dumps({"batch": str(pending), "run": str(again["out"])}) if as_json else pending)
         if not as_json:
-            say_next(f"in an hour or more: {command_line(ctx, out=again['out'])}")
+            say_next(f"in an hour or more: {options.command_line(ctx, out=again['out'])}")
         ctx.exit(pending.exit_code)
     explanations = explain_responses(to_explain, judge, scored)
-    print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
+    print_scored(scored, as_json=as_json, limit=request.limit, explanations=explanations, is_verbose=verbose)
     if html:
         from empathy_judge.data.files import write_texts
         from empathy_judge.reports.conversation_page import conversation_page
@@ -215,10 +176,7 @@ def score(
     others = [plan for plan in scored.folder.parent.glob("*/plan.json") if plan.parent != scored.folder]
     if scored.asked and not others and judge.folder and judge.folder.parent == WEIGHTS:
         say(f"The weights of {judge.name}: {WEIGHTS_LICENSE}.", err=True)
-    if html:
-        say_next(f"open {html}")
-    else:
-        _say_next(ctx, scored)
+    _say_next(ctx, scored)
     ctx.exit(code)
 
 
@@ -229,17 +187,19 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
     models, folder, files = scored.models, scored.folder, ctx.params["responses"]
     judged, noun = [model.judged for model in models], NOUNS[scored.summary.unit]
-    if not any(judged) and scored.summary.flagged["count"]:
-        say_rate_plan("to have people rate them", folder / READING_LIST)
+    if html := ctx.params["html"]:
+        say_next(f"open {html}")
+    elif not any(judged) and scored.summary.flagged["count"]:
+        options.say_rate_plan("to have people rate them", folder / READING_LIST)
     elif not any(judged):
         say_next(f"for the reasons, see `unscored` in {folder / 'judgments.jsonl'}")
     elif ctx.params["limit"]:
-        say_next(f"to score all: {command_line(ctx, out=folder, limit=None)}")
+        say_next(f"to score all: {options.command_line(ctx, out=folder, limit=None)}")
     elif max(judged) < LEAST_REPLIES:
         say_next(f"add {noun}: an estimate needs {LEAST_REPLIES} or more per model")
     elif not scored.summary.calibration and ctx.params["calibration"] is None:
-        words = (*files, *reading_words(ctx, READING_REPLIES))
-        say_rate_plan(f"to compare this judge with people, have some {noun} rated", *words)
+        words = (*files, *options.reading_words(ctx, options.READING_REPLIES))
+        options.say_rate_plan(f"to compare this judge with people, have some {noun} rated", *words)
     elif len(models) > 1:
         say_next("to see which is better", "compare", folder)
     else:
@@ -248,10 +208,10 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
 def _choose_engine(
     judge: "Judge",
-    *,
     max_cost: float | None,
     engine: str,
     workers: int | None,
+    *,
     batch: bool,
     wait: bool,
 ) -> Callable[..., None]:

@@ -2,25 +2,20 @@
 
 import click
 
-from empathy_judge.commands.shared.options import device_option, say, say_next
+from empathy_judge.commands.shared.options import (
+    calibration_option,
+    device_option,
+    judge_option,
+    say,
+    say_next,
+)
 from empathy_judge.data.errors import UserError
 
 
 @click.command()
-@click.option(
-    "--judge",
-    "judge_name",
-    default="classifier",
-    show_default=True,
-    metavar="JUDGE",
-    help="Judge to serve, as in `score`.",
-)
+@judge_option
 @device_option
-@click.option(
-    "--calibration",
-    metavar="FILE|none",
-    help="Calibration that corrects the shares, or none.  [default: the judge's own]",
-)
+@calibration_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="Port; 0: any free one."

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from empathy_judge.commands.shared.options import FILE, interruptible, say, say_next, say_notes
+from empathy_judge.commands.shared.options import FILE, command_line, interruptible, say, say_next, say_notes
 from empathy_judge.data.errors import UserError
 
 HEAD = "head"  # the recipe of an output layer
@@ -158,11 +158,8 @@ def train(
         if as_json:
             return click.echo(json.dumps(result, indent=2))
         say("\n".join(evaluation_lines(result)))
-        options: dict[str, Any] = {"--recipe": recipe, "--base": base, "--seed": seed, "--sets": sets}
-        pairs = [pair for pair in options.items() if pair[1] is not None]
-        pairs += [*(("--texts", path) for path in texts), ("--cv-results", out), ("--out", "my-judge")]
-        files = [path for path in (exchanges, ratings) if path is not None]
-        return say_next("to make the judge", "train", *files, *(word for pair in pairs for word in pair))
+        again = command_line(context, cross_validate=False, cv_results=out, out="my-judge")
+        return say_next(f"to make the judge: {again}")
     with interruptible(KEPT), progress("evaluating", "evaluated") as on_predicted:
         judge = open_trained(out, make.own_base(recipes[0]))
         is_calibrated = calibrate_trained(judge, rows, None if card else data, on_predicted)

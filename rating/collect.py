@@ -66,9 +66,10 @@ class Collected:
         # A sheet has no times: of two files the later one counts.
         kept = before if before.at and entry.at and entry.at < before.at else entry
         self.found[token][entry.index] = kept
-        who, labels = self.plan.raters[token].name, f"{before.label} and {entry.label}"
-        text = f"{who} rated number {entry.index + 1} {labels}; the later one, {kept.label}, counts"
-        self.changed.append(f"{where}: {text}")
+        rated = (
+            f"{self.plan.raters[token].name} rated number {entry.index + 1} {before.label} and {entry.label}"
+        )
+        self.changed.append(f"{where}: {rated}; the later one, {kept.label}, counts")
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:

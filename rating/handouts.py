@@ -1,7 +1,6 @@
 """The page to rate responses on, served or as one HTML file a rater, and sheets for spreadsheets."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
@@ -33,8 +32,6 @@ def page_items(plan: RatingPlan, texts: Texts, token: str) -> list[dict[str, Any
 
 def rating_page(given: Mapping[str, Any], nonce: str, *, unit: str) -> str:
     """Return the whole page; `given` is the rater's token and name, and for a file all replies."""
-    if not re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", nonce):
-        raise ValueError("a nonce is Base64")
     is_served = bool(given.get("server"))
     return Template(_parts(unit)["page"]).substitute(
         _parts(unit),
@@ -93,14 +90,14 @@ def write_sheets(plan: RatingPlan, texts: Texts, out: Path) -> list[Path]:
         path = out if out.suffix.lower() == ".csv" else out / f"{rater.name}.csv"
         sheets[path] += [sheet_row(plan, texts, token, at) for at in range(len(rater.order))]
     for path, rows in sheets.items():
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # With a byte order mark, by which spreadsheets recognize UTF-8.
-            with (
-                replacing(path) as partial,
-                partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as stream,
-            ):
-                write_text(stream, rows, suffix=".csv", line_end="\r\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # With a byte order mark, by which spreadsheets recognize UTF-8.
+        with (
+            disk_errors(path),
+            replacing(path) as partial,
+            partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as stream,
+        ):
+            write_text(stream, rows, suffix=".csv", line_end="\r\n")
     return list(sheets)
 
 

@@ -1,9 +1,7 @@
 """A rating plan: the replies that each rater rates, balanced over models; and its folder.
 
-Replies are in one sequence: prompts in random order, and for each prompt every model in the same order. Each
-rater takes the next part of that sequence, which starts again after its end. So a rater's counts of models
-differ by one at most, a rater sees all models on the same prompts except at either end of the part, and no
-reply is rated twice before all are rated once.
+Each rater takes the next part of one sequence: prompts in random order, with the replies of all models. So
+models are balanced, raters see all of them on the same prompts, and no reply is rated twice before all once.
 """
 
 import json
@@ -237,11 +235,7 @@ def blind_text(item: Exchange) -> dict[str, Any]:
 
 
 def rating_seconds(text: Mapping[str, Any]) -> float:
-    """Return the seconds that reading and rating take.
-
-    >>> rating_seconds({"prompt": "My cat died.", "response": "Oh no."})
-    6.5
-    """
+    """Return the seconds that reading and rating take."""
     turns = [turn["text"] for turn in text.get("context", ())]
     words = " ".join([*turns, *(text.get(name, "") for name in ("situation", "prompt", "response"))]).split()
     return round(SECONDS_A_RATING + 60 * len(words) / WORDS_A_MINUTE, 1)
@@ -291,10 +285,8 @@ def read_plan(folder: Path) -> RatingPlan:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a plan: {error}") from error
     if isinstance(table, dict) and table.get("format") != FORMAT:
-        raise UserError(
-            f"{path}: a plan of format {table.get('format')!r}, and this version reads format {FORMAT}: make "
-            "a new plan with `rate plan`"
-        )
+        found = table.get("format")
+        raise UserError(f"{path}: a plan of format {found!r}, not {FORMAT}; make a new one with `rate plan`")
     plan = validate(RatingPlan, table, str(path))
     for rater in plan.raters.values():
         if unknown := set(rater.order) - set(plan.items):

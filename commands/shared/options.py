@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import reduce, wraps
 from itertools import count
 from pathlib import Path
@@ -42,19 +42,16 @@ max_cost_option: Decorator = click.option(
 )
 
 
-def model_options(rows: str, *more: Decorator, settings: str = "temperature") -> Decorator:
-    """Return the options of the model; `rows` have its name, and `more` options come after them."""
+def model_options(rows: str) -> Decorator:
+    """Return the options of the model that answers; `rows` are the file's rows that have its name."""
     options: list[Decorator] = [
-        click.option(
-            "--model-config", type=FILE, help=f"TOML file with model, base_url, key_env, {settings} ..."
-        ),
+        click.option("--model-config", type=FILE, help="TOML file with model, base_url, key_env ..."),
         click.option("--model", help="Name of the model on its server."),
         click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
         click.option(
             "--key-env", metavar="NAME", help="Environment variable with the API key (not the key itself)."
         ),
         click.option("--name", help=f"Name of the model in the {rows}.  [default: --model]"),
-        *more,
         click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]"),
         click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]"),
     ]
@@ -110,31 +107,33 @@ device_option: Decorator = click.option(
 )
 
 
-def complete_names(
-    list_names: Callable[[], Iterable[str]], *, or_file: bool = True
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a function that completes a name, or a file."""
-
-    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        # The file first: bash forgets what came before it.
-        files = [CompletionItem(incomplete, type="file")] if or_file else []
-        return files + [CompletionItem(name) for name in list_names() if name.startswith(incomplete)]
-
-    return complete
-
-
-def _known_judges() -> list[str]:
+def complete_judge(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a judge, or a file."""
     from empathy_judge.judge.base import known_judges
 
-    return known_judges()
+    names = [CompletionItem(name) for name in known_judges() if name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *names]  # the file first: bash forgets what came before
 
 
-complete_judge = complete_names(_known_judges)
-complete_calibration = complete_names(lambda: ["none"])
+judge_option: Decorator = click.option(
+    "--judge",
+    "judge_name",
+    default="classifier",
+    show_default=True,
+    metavar="JUDGE",
+    shell_complete=complete_judge,
+    help="A name (classifier, or the baselines length and majority), a language model (openai:MODEL,"
+    " anthropic:MODEL, or URL#MODEL for any compatible server), or a TOML file.",
+)
+calibration_option: Decorator = click.option(
+    "--calibration",
+    metavar="FILE|none",
+    help="Calibration file from `calibrate`, or none.  [default: the judge's own, or the one of the runs]",
+)
 
 
 @contextmanager
-def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
+def interruptible(kept: str = "finished results are saved", **instead: Any) -> Iterator[dict[str, Any]]:
     """On Ctrl-C, print what is saved and the command that resumes; yield its options."""
     try:
         yield instead
@@ -144,15 +143,17 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def watch_scoring(path: Path, judge: "Judge") -> Iterator["OnProgress"]:
-    """Show how far the scoring of a file is; an interrupt prints the command that resumes it."""
+def watching(what: str, done: str, spent: Callable[[], float], **instead: Any) -> Iterator["OnProgress"]:
+    """Show progress and cost; on Ctrl-C, print what is saved and the command that resumes."""
     from empathy_judge.reports.progress import progress
 
-    with (
-        interruptible("finished judgments are saved"),
-        progress(f"scoring {path.name} with {judge.name}", spent=lambda: judge.spent) as on_progress,
-    ):
+    with interruptible(**instead), progress(what, done, spent=spent) as on_progress:
         yield on_progress
+
+
+def watch_scoring(path: Path, judge: "Judge") -> AbstractContextManager["OnProgress"]:
+    """Show how far the scoring of a file is."""
+    return watching(f"scoring {path.name} with {judge.name}", "scored", lambda: judge.spent)
 
 
 def command_line(ctx: click.Context, **instead: Any) -> str:
@@ -161,7 +162,7 @@ def command_line(ctx: click.Context, **instead: Any) -> str:
     for parameter in ctx.command.params:
         value = instead.get(parameter.name or "", ctx.params.get(parameter.name or ""))
         if isinstance(parameter, click.Argument):
-            words += [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+            words += map(str, value) if isinstance(value, tuple) else [str(value)] if value else []
         else:
             words += option_words(parameter, value)
     return shlex.join(words)

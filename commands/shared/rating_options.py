@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from empathy_judge.commands.shared.options import FILE
 from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.rating_files.sheet import SheetOptions, parse_stated
 
@@ -37,6 +38,12 @@ def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
         "--ai-raters",
         metavar="NAMES|all",
         help="Raters that are AIs, separated by commas.  [default: those whose `rater_kind` is ai]",
+    )
+    @click.option(
+        "--exchanges",
+        type=FILE,
+        multiple=True,
+        help="The replies: for models, lengths, emotions, examples, ratings without ids; may be repeated.",
     )
     @click.option("--skip-invalid", is_flag=True, help="Skip rows that cannot be read.")
     @wraps(command)

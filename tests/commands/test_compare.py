@@ -6,23 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run
 from repository import SHARED
 from topics import on_topic
 
-from empathy_judge.commands import main as cli
-
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
 
 
 def write_csv(path: str, rows: list[dict[str, object]]) -> Path:
@@ -52,8 +40,9 @@ def ratings(column: str = "model", **shares: float) -> list[dict[str, object]]:
 def test_the_studys_ratings_print_their_figures_within_80_columns() -> None:
     if not RATINGS.exists():
         pytest.skip("the study's ratings are missing: set EMPATHY_DATA to a folder with empathy-study")
-    done = run("compare", RATINGS, "--models", "gpt-4,llama-2-70b-chat,gemini-1.0-pro,mixtral-8x7b-instruct")
-    assert done.exit_code == 0, done.output
+    done = run(
+        "compare", RATINGS, "--models", "gpt-4,llama-2-70b-chat,gemini-1.0-pro,mixtral-8x7b-instruct", code=0
+    )
     printed = "+31.34 +15.45 96.77 7.8e-23 134.12 7.5e-30 0.156 1295 64.75 173.89,"
     assert set(printed.split()) <= set(done.stdout.split())
     assert "below 0.05: 28 of 128; 4 after Benjamini-Hochberg, 1 after Holm." in " ".join(done.stdout.split())
@@ -64,8 +53,7 @@ def test_the_studys_ratings_print_their_figures_within_80_columns() -> None:
 @pytest.mark.parametrize("column", ["model", "system"])
 def test_a_table_of_ratings_is_compared(column: str) -> None:
     path = write_csv("ratings.csv", ratings(column, human=0.5, better=0.8, same=0.5))
-    done = run("compare", path, "--json")
-    assert done.exit_code == 0, done.output
+    done = run("compare", path, "--json", code=0)
     result = json.loads(done.stdout)
     rows = {row["model"]: row for row in result["groups"][0]["models"]}
     assert result["baseline"] == "human" and result["kind"] == "ratings"
@@ -76,9 +64,6 @@ def test_a_table_of_ratings_is_compared(column: str) -> None:
 
 def test_another_baseline_and_fewer_models() -> None:
     path = write_csv("ratings.csv", ratings(a=0.5, b=0.8, c=0.5))
-    refused = run("compare", path)
-    assert refused.exit_code == 2
-    assert "no ratings of 'human'; set the model to compare with: --baseline a or b or c" in refused.stderr
     done = run("compare", path, "--baseline", "a", "--models", "b", "--json")
     assert json.loads(done.stdout)["models"] == ["a", "b"]
     assert json.loads(done.stdout)["left_out"] == ["c"]
@@ -95,40 +80,20 @@ def test_ratings_that_name_no_model_learn_it_from_their_exchanges() -> None:
     Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     refused = run("compare", "ratings.jsonl")
     assert refused.exit_code == 2 and "pass the rated replies with --exchanges" in refused.stderr
-    done = run("compare", "ratings.jsonl", "--exchanges", "exchanges.jsonl")
-    assert done.exit_code == 0, done.output
+    done = run("compare", "ratings.jsonl", "--exchanges", "exchanges.jsonl", code=0)
     assert "b: Good more often than human" in done.stdout
-
-
-BAD = {
-    "another scale": ([{"model": "human", "rater": "a", "rating": 5, "emotion": "sad"}], "--scale 1-5"),
-    "one model": ([{"model": "human", "rater": "a", "rating": 2, "emotion": "sad"}], "one model only"),
-    "no rater": ([{"id": 1, "model": "human", "rating": 2}] * 2, "there is no rater column"),
-    "twice": ([{"id": 1, "model": "human", "rater": "a", "rating": 2}] * 2, "'a' rated '1' 2 times"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_ratings_that_cannot_be_compared_are_told_why(case: str) -> None:
-    rows, said = BAD[case]
-    done = run("compare", write_csv("ratings.csv", [dict(row) for row in rows]))
-    assert done.exit_code == 2 and said in done.stderr and "Traceback" not in done.output
 
 
 def test_runs_are_compared_from_score_on(write_responses) -> None:
     path = write_responses(90)
-    scored = run("score", path, "--judge", "length", "--out", "runs/one")
-    assert scored.exit_code == 0, scored.output
-    done = run("compare", "runs/one")
-    assert done.exit_code == 0, done.output
+    run("score", path, "--judge", "length", "--out", "runs/one", code=0)
+    done = run("compare", "runs/one", code=0)
     assert max(map(len, done.stdout.splitlines())) <= 80
     for said in ("of 30 prompts", "by the judge alone", "Next steps", "Not corrected"):
         assert said in " ".join(done.stdout.split())
     assert done.stderr.splitlines()[-1].startswith("Next, ")
     result = json.loads(run("compare", "runs/one", "--json").stdout)
     assert len(result["pairs"]) == 3
-    only = run("compare", "runs/one", "--models", "model-0")
-    assert only.exit_code == 2 and "study:human" in only.stderr
 
 
 def replies(path: str, words: int, *, rows: int = 24, **keys: object) -> str:
@@ -144,8 +109,7 @@ def replies(path: str, words: int, *, rows: int = 24, **keys: object) -> str:
 
 def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> None:
     one, other = replies("new.jsonl", 2000), replies("old.jsonl", 1)
-    done = run("compare", one, other, "--judge", "length", "--html", "page.html", "--margin", 0.5)
-    assert done.exit_code == 0, done.output
+    done = run("compare", one, other, "--judge", "length", "--html", "page.html", "--margin", 0.5, code=0)
     text = " ".join(done.stdout.split())
     assert text.startswith("new is probably better than old.")
     assert "scores new higher on 24 of 24 prompts and old higher on 0." in text
@@ -158,29 +122,6 @@ def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> No
     again = run("compare", folders[0], other, "--json")  # by the judge of the run
     assert json.loads(again.stdout)["pairs"][0]["wins"]["prompts"] == 24
     assert [(folder / "judgments.jsonl").stat().st_mtime_ns for folder in folders] == before
-    mixed = run("compare", one, write_csv("ratings.csv", ratings(human=0.5, b=0.8)))
-    assert mixed.exit_code == 2 and "--ratings" in mixed.stderr
-    assert run("compare", one, one).exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "fact"),
-    [
-        (("--check",), "--baseline"),
-        (("--junit", "checks.xml"), "--baseline"),
-        (("--baseline", "nobody"), "'nobody'"),
-        (("--baseline", "study:nobody"), "study:gpt-4"),
-        (("--models", "a,nobody"), "'nobody'"),
-        (("--models", "a"), "one model only"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_before_anything_is_scored(
-    words: tuple[str, ...], fact: str
-) -> None:
-    files = [replies(f"{name}.jsonl", 2) for name in "abc"]
-    refused = run("compare", *files, "--judge", "length", *words)
-    assert refused.exit_code == 2 and fact in refused.stderr
-    assert not Path("runs").exists()
 
 
 def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
@@ -200,10 +141,10 @@ def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
     Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rated))
     given = ("compare", "replies.jsonl", "--judge", "length", "--ratings", "ratings.jsonl", "--check")
     assert run(*given).exit_code == 0  # the first model is better
-    assert run(*given, "--baseline", "a").exit_code == 1
-    assert run(*given, "--baseline", "b").exit_code == 0
-    assert run("compare", "replies.jsonl", "--judge", "length", "--check").exit_code == 3
-    assert run("compare", "replies.jsonl", "--judge", "length").exit_code == 0
+    run(*given, "--baseline", "a", code=1)
+    run(*given, "--baseline", "b", code=0)
+    run("compare", "replies.jsonl", "--judge", "length", "--check", code=3)
+    run("compare", "replies.jsonl", "--judge", "length", code=0)
 
 
 def test_many_models_that_cannot_be_told_apart_fit_on_a_screen() -> None:
@@ -214,9 +155,6 @@ def test_many_models_that_cannot_be_told_apart_fit_on_a_screen() -> None:
         for prompt, opening in [on_topic(at)]
     ]
     Path("many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = run("compare", "many.jsonl", "--judge", "length", "--html", "many.html")
-    assert done.exit_code == 0, done.output
+    done = run("compare", "many.jsonl", "--judge", "length", "--html", "many.html", code=0)
     assert len(done.stdout.splitlines()) < 45 and done.stdout.startswith("m20, m19, ")
     assert all(f"m{model} " in done.stdout for model in range(1, 21))
-    refused = run("compare", "many.jsonl", "--judge", "length", "--check")
-    assert refused.exit_code == 2 and "--baseline" in refused.stderr

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.rubric import RUBRICS, read_rubric
@@ -18,10 +18,6 @@ from empathy_judge.judge.base import load_judge
 WORDS = ("day", "garden", "rain", "week", "long", "walk", "tea", "house", "letter", "light")
 NOTE = "These figures measure explorations, not empathy as a whole. Good means: a particular feeling"
 PARTS = sorted(path.stem for path in RUBRICS.glob("*.toml") if read_rubric(path.stem).is_part)
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli.main, list(map(str, words)), terminal_width=200)
 
 
 def answer(call: Call) -> Answer:
@@ -90,8 +86,7 @@ def test_every_part_has_a_rubric_that_reaches_the_prompt() -> None:
 def test_a_part_is_named_beside_its_figures(server: ScriptedServer) -> None:
     write_data(1, follow=True, each=10)
     judge = write_judge(server.base_url)
-    scored = run("score", "replies.jsonl", "--judge", judge, "--out", "run")
-    assert scored.exit_code == 0, scored.output
+    scored = run("score", "replies.jsonl", "--judge", judge, "--out", "run", code=0)
     assert NOTE in " ".join(scored.stdout.split())
     for name in ("summary.json", "manifest.json"):
         assert json.loads(Path("run", name).read_text())["dimension"] == "explorations"
@@ -104,7 +99,7 @@ def test_a_part_is_named_beside_its_figures(server: ScriptedServer) -> None:
 def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: ScriptedServer) -> None:
     write_data(2, follow=False)
     judge = write_judge(server.base_url)
-    assert run("score", "replies.jsonl", "--judge", judge, "--out", "run").exit_code == 0
+    run("score", "replies.jsonl", "--judge", judge, "--out", "run", code=0)
     told = calibrate()
     assert told.exit_code == 3, told.output
     assert "Explorations cannot be calibrated: with a weighted kappa of" in " ".join(told.stdout.split())

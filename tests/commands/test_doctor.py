@@ -8,27 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run
 from packaging.requirements import Requirement
 from servers import Answer, ScriptedServer
 
-from empathy_judge.commands import main as cli
 from empathy_judge.commands.doctor import ROOT, Check, check_file, check_history, check_packages
 from empathy_judge.judge.classifier.judge import ClassifierJudge
 
 SECRET = "sk-abcdefghijklmnop"
 
 
-def doctor(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["doctor", *map(str, arguments)], terminal_width=80)
-
-
-def checks(done: Result) -> dict[str, dict[str, str]]:
-    return {row["name"]: row for row in json.loads(done.stdout)["checks"]}
-
-
 def test_a_sound_house_passes_and_each_line_says_so() -> None:
-    done = doctor()
+    done = run("doctor")
     assert "no commercial use (CC BY-NC 4.0)" in done.stdout
     assert done.exit_code == 0, done.output
     *lines, last = done.stdout.splitlines()
@@ -47,13 +38,13 @@ def test_damaged_weights_are_a_failure_with_a_way_out(
     spoilt[len(spoilt) // 2] ^= 1
     Path("weights/model.onnx").write_bytes(spoilt)
     monkeypatch.setattr(ClassifierJudge, "shipped", tmp_path / "weights")
-    done = doctor("--json")
+    done = run("doctor", "--json")
     assert done.exit_code == 5
-    row = checks(done)["judge classifier"]
-    assert (row["status"], "damaged or changed" in row["message"]) == ("fail", True)
-    assert row["fix"]
-    assert checks(done)["test judgment"]["status"] == "fail"
-    assert checks(done)["write access"]["status"] == "ok", "the other checks go on"
+    found = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    judge = found["judge classifier"]
+    assert judge["status"] == "fail" and "damaged or changed" in judge["message"] and judge["fix"]
+    assert found["test judgment"]["status"] == "fail"
+    assert found["write access"]["status"] == "ok", "the other checks go on"
 
 
 def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,11 +54,9 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
     monkeypatch.setattr("empathy_judge.data.errors.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
-    assert found["packages"].status == "fail"
-    assert "does not match >=99" in found["packages"].message
-    assert found["extra optimize"].status == "ok", "it is optional"
-    assert found["extra optimize"].message == "optional, not installed: nowhere-at-all"
-    assert "pip install 'nowhere-at-all>=1' 'openai" in found["extra optimize"].fix
+    needed, optional = found["packages"], found["extra optimize"]
+    assert (needed.status, optional.status) == ("fail", "ok") and "does not match >=99" in needed.message
+    assert "nowhere-at-all" in optional.message and "install 'nowhere-at-all>=1' 'openai" in optional.fix
 
 
 @pytest.mark.parametrize("is_checkout", [True, False])
@@ -82,7 +71,7 @@ def test_a_missing_package_is_installed_by_the_command_that_is_printed(
         raise ModuleNotFoundError("No module named 'prometheus_client'", name="prometheus_client")
 
     monkeypatch.setattr("empathy_judge.commands.doctor.check_installation", fail)
-    done = doctor()
+    done = run("doctor")
     assert done.exit_code == 2
     python, *words = shlex.split(done.stderr.partition("install it with: ")[2])
     assert Path(python).samefile(sys.executable) and words[:3] == ["-m", "pip", "install"]
@@ -120,12 +109,8 @@ def test_a_server_that_answers_is_fine_and_asked_for_nothing_that_costs() -> Non
 
 def test_a_server_that_is_not_there_fails_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("empathy_judge.commands.doctor.check_installation", lambda: ())
-    with ScriptedServer(lambda call: LISTING) as server:
-        path = write_judge(server.base_url)
-    done = doctor(path)
-    assert done.exit_code == 5
-    assert "no connection" in done.stdout
-    assert "check that the server runs at this address" in done.stdout
+    done = run("doctor", write_judge("http://127.0.0.1:9/v1"), code=5)
+    assert "no connection" in done.stdout and "check that the server runs" in done.stdout
 
 
 def test_a_key_is_looked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +155,5 @@ def test_a_file_that_is_none_fails_and_says_what_is_wrong() -> None:
     for text, words in said.items():
         Path("bad.toml").write_text(text)
         found = look(Path("bad.toml"))["bad.toml"]
-        assert found.status == "fail"
-        assert words in found.message
+        assert found.status == "fail" and words in found.message
     assert "no such file" in look(Path("gone.toml"))["gone.toml"].message

@@ -11,31 +11,11 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run
 from repository import ROOT
 from topics import on_topic
 
 from empathy_judge.commands import main as cli
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*words: object) -> Result:
-    arguments = [str(word) for word in words]
-    done = CliRunner().invoke(cli.main, arguments, prog_name="empathy-judge", terminal_width=80)
-    assert done.exit_code in (0, 3), done.output
-    return done
-
-
-def next_of(done: Result) -> str:
-    """The last line, which is on stderr only."""
-    assert "Next, " not in done.stdout
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith("Next, ")
-    return line
 
 
 def commands(group: click.Group = cli.main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -69,18 +49,15 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     done = run("score", write_replies("few.jsonl", 9), "--judge", "length")
     assert "No figure from fewer than 10 replies: m0 (9)." in done.stdout
     assert "%" not in done.stdout.partition("\n")[2]
-    assert next_of(done) == "Next, add replies: an estimate needs 10 or more per model"
+    assert done.stderr.splitlines()[-1] == "Next, add replies: an estimate needs 10 or more per model"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
     assert "No figure" not in enough and "its interval is too narrow" in enough
 
 
 def make_states() -> Iterator[tuple[str, ...]]:
     """Commands in the states that they can end in; each may use the files of those before it."""
-    many, one, few = (
-        write_replies("many.jsonl", 24, 3),
-        write_replies("one.jsonl", 12),
-        write_replies("few.jsonl", 4),
-    )
+    many, one = write_replies("many.jsonl", 24, 3), write_replies("one.jsonl", 12)
+    few = write_replies("few.jsonl", 4)
     length = ("--judge", "length")
     yield "score", str(many), *length
     yield "score", str(many), *length, "--limit", "6", "--out", "limited"
@@ -110,6 +87,7 @@ def test_every_next_step_runs_as_printed() -> None:
     seen = set()
     for words in make_states():
         done = run(*words)
+        assert done.exit_code in (0, 3) and "Next, " not in done.stdout, done.output
         line = done.stderr.splitlines()[-1] if done.stderr.strip() else ""
         if not line.startswith("Next, "):
             continue
@@ -119,7 +97,7 @@ def test_every_next_step_runs_as_printed() -> None:
             assert Path(opened[1]).exists(), line
         next_words = shlex.split(command)
         if next_words and next_words[:2] != ["rate", "open"]:  # which serves a page until Ctrl-C
-            run(*next_words)
+            assert run(*next_words).exit_code in (0, 3)
             seen.add(next_words[0])
     assert seen >= {"score", "compare", "rate"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run
 from nightly_world import CURT, World, start_world
 from repository import ROOT
 
@@ -26,22 +26,18 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["nightly", *map(str, arguments)], terminal_width=80)
-
-
 @pytest.mark.slow
-def test_nights_are_told_to_people_and_to_machines(world: World) -> None:
+def test_nights_are_told_to_people_and_to_machines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     path = world.write(head='dashboard = "site"\n')
     path.write_text(path.read_text() + '[outputs]\njunit = "out/n.xml"\ngithub = true\n')
-    first = run(path, "--night", "2026-12-01")
-    assert first.exit_code == 0, first.output
+    first = run("nightly", path, "--night", "2026-12-01", code=0)
     assert first.stdout.splitlines()[0] == "n, night 2026-12-01: pass"
     assert "nothing to compare with" in first.stdout
     assert re.search(r"^ann +5\d\.\d +1\d\.\d|^ann +\d", first.stdout, re.MULTILINE)
     assert (world.folder / "site" / "index.html").exists()
     world.mood, world.curt = "2", REGRESSED
-    second = run(path, "--night", "2026-12-02")
+    second = run("nightly", path, "--night", "2026-12-02")
     assert second.exit_code == 1
     said = " ".join(second.stdout.split())
     assert "bob: regression: drop of the Good share against the baseline" in said
@@ -51,8 +47,10 @@ def test_nights_are_told_to_people_and_to_machines(world: World) -> None:
     failed = [case for case in suites.iter("testcase") if case.find("failure") is not None]
     assert {case.attrib["classname"] for case in failed} == {"bob"}
     assert "good_share_drop against baseline" in {case.attrib["name"] for case in failed}
+    summary = Path("summary.md").read_text(encoding="utf-8")
+    assert "night 2026-12-01: pass" in summary and "night 2026-12-02: regression" in summary
     asked = sum(world.asked.values())
-    again = run(path, "--night", "2026-12-02", "--json")
+    again = run("nightly", path, "--night", "2026-12-02", "--json")
     assert again.exit_code == 1
     found = json.loads(again.stdout)
     assert (found["outcome"], found["is_new"], found["night"]) == ("regression", False, "2026-12-02")
@@ -82,17 +80,17 @@ def test_replies_that_do_not_respond_to_their_prompts_fail_the_night(tmp_path: P
         "[gates]\ngood_share_drop = 5\nmax_unscored = 5\n"
     )
     replies = write_replies(tmp_path, "n1")
-    assert run(path, "--night", "n1").exit_code == 0
+    run("nightly", path, "--night", "n1", code=0)
     assert "Warning" not in site.read_text()
     is_canned = kind == "canned"
     text = "I am so sorry to hear that, it sounds really hard. I am here for you, tell me more about it."
     write_replies(tmp_path, "n2", [text] * len(replies) if is_canned else [*replies[5:], *replies[:5]])
-    done = run(path, "--night", "n2")
+    done = run("nightly", path, "--night", "n2")
     warning = "Warning: ann: these replies do not respond to their prompts (fit 0."
     assert done.exit_code == 1
     assert warning in " ".join(done.stdout.split()) and warning in site.read_text()
     assert "No gate found anything" not in site.read_text()
-    night = json.loads(run(path, "--night", "n2", "--json").stdout)
+    night = json.loads(run("nightly", path, "--night", "n2", "--json").stdout)
     outcomes = {gate["gate"]: gate["outcome"] for gate in night["gates"]}
     assert outcomes == {"good_share_drop": "regression", "max_unscored": "pass"}
     (model,) = night["models"]
@@ -100,8 +98,8 @@ def test_replies_that_do_not_respond_to_their_prompts_fail_the_night(tmp_path: P
     assert model["fit"]["high"] < 0.75
     # The next night is compared with the one before, not with this one.
     write_replies(tmp_path, "n3")
-    assert run(path, "--night", "n3").exit_code == 0
-    night = json.loads(run(path, "--night", "n3", "--json").stdout)
+    run("nightly", path, "--night", "n3", code=0)
+    night = json.loads(run("nightly", path, "--night", "n3", "--json").stdout)
     assert {tuple(change["nights"]) for change in night["changes"]} == {("n1",)}
 
 
@@ -114,7 +112,7 @@ def test_a_local_judge_judges_the_anchors_once(tmp_path: Path) -> None:
     judged = []
     for name in ("n1", "n2"):
         write_replies(tmp_path, name)
-        assert run(path, "--night", name).exit_code == 0
+        run("nightly", path, "--night", name, code=0)
         (file,) = tmp_path.glob("nights/anchors/judged-*/judgments.jsonl")
         judged.append(file.stat().st_mtime_ns)
     assert judged[0] == judged[1]
@@ -134,7 +132,7 @@ def test_a_mistake_and_a_dead_server_have_their_codes(
     text = text or "judge = 'length'\n"
     model = "[[models]]\nmodel = 'ann'\nbase_url = 'http://127.0.0.1:1/v1'\n"
     path.write_text(f"{text}calibration = 'none'\nanchors = 'none'\ndashboard = false\n{model}")
-    done = run(path)
+    done = run("nightly", path)
     assert done.exit_code == code
     assert said in done.output
 

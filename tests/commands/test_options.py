@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.commands import main as cli
@@ -84,7 +84,7 @@ def world() -> Any:
 def result_of(line: str) -> tuple[object, ...]:
     """Run a command in the state before it, and return what it printed and wrote."""
     before = set(Path().rglob("*"))
-    done = CliRunner().invoke(cli.main, line.split(), terminal_width=200)
+    done = run(*line.split())
     assert done.exit_code in (0, 1, 2, 3, 5), done.output
     new = sorted(path for path in set(Path().rglob("*")) - before if path.is_file())
     files = {str(path): path.read_bytes() for path in new if path.name not in VOLATILE}
@@ -125,5 +125,5 @@ def test_the_table_has_every_option(command: str) -> None:
     ],
 )
 def test_what_is_refused_is_refused_before_anything_is_paid_for(world: ScriptedServer, line: str) -> None:
-    done = CliRunner().invoke(cli.main, line.split())
+    done = run(*line.split())
     assert (done.exit_code, world.calls) == (2, [])

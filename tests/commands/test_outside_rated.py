@@ -7,12 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from repository import SAMPLES
 from served import serving
+from topics import on_topic
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.rated_range import RatedRange
+from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.baselines import LengthJudge
 
@@ -31,46 +32,37 @@ def rated_range() -> Iterator[None]:
         yield
 
 
-def run(*arguments: object) -> str:
-    done = CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=200)
-    assert done.exit_code == 0, done.output
-    return " ".join(done.stdout.split())
+def printed_by(*arguments: object) -> str:
+    return " ".join(run(*arguments, code=0).stdout.split())
 
 
 @pytest.fixture(scope="module")
 def replies() -> list[dict[str, Any]]:
     """Letters of some 400 words, without situations."""
-    rows = [
-        json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    kind = [row["response"] for row in rows if row["model"] == "demo-warm"]
     return [
         {
             "id": f"{model}-{n}",
             "model": model,
-            "prompt": rows[n]["prompt"],
-            "response": " ".join(kind[(n + 5 * at + step) % len(kind)] for step in range(14)),
+            "prompt": prompt,
+            "response": opening + " so sorry" * (200 + n),
         }
-        for at, model in enumerate(MODELS)
+        for model in MODELS
         for n in range(5)
+        for prompt, opening in [on_topic(n)]
     ]
 
 
 @pytest.fixture(scope="module")
 def folder(replies: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("outside")
-    write(folder / "replies.jsonl", replies)
+    write_rows(folder / "replies.jsonl", replies)
     return folder
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def said(folder: Path) -> str:
     """What `score` prints."""
-    return run("score", folder / "replies.jsonl", *JUDGE, "--out", folder / "run")
+    return printed_by("score", folder / "replies.jsonl", *JUDGE, "--out", folder / "run")
 
 
 def test_score_says_it_and_keeps_the_counts(folder: Path, said: str) -> None:
@@ -87,13 +79,15 @@ def test_score_says_it_and_keeps_the_counts(folder: Path, said: str) -> None:
 
 
 def test_replies_like_those_that_people_rated_need_no_word(tmp_path: Path) -> None:
-    printed = run("score", SAMPLES / "responses.jsonl", *JUDGE, "--limit", 12, "--out", tmp_path / "run")
+    printed = printed_by(
+        "score", SAMPLES / "responses.jsonl", *JUDGE, "--limit", 12, "--out", tmp_path / "run"
+    )
     assert "people rated" not in printed and "`situation`" not in printed
     assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["outside"] == {}
 
 
 def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:
-    printed = run("compare", folder / "run", "--out", folder / "compared")
+    printed = printed_by("compare", folder / "run", "--out", folder / "compared")
     page = (folder / "compared" / "report.md").read_text(encoding="utf-8")
     notes = json.loads((folder / "compared" / "report.json").read_text(encoding="utf-8"))["notes"]
     assert LONG in printed and LONG in page and any(note.startswith(LONG) for note in notes)
@@ -114,13 +108,13 @@ def test_a_calibration_that_covers_them_lifts_it(
         for n, row in enumerate(replies)
         for rater in range(3)
     ]
-    write(folder / "ratings.jsonl", ratings)
-    run("calibrate", folder / "run", folder / "ratings.jsonl", "--out", folder / "mine")
+    write_rows(folder / "ratings.jsonl", ratings)
+    printed_by("calibrate", folder / "run", folder / "ratings.jsonl", "--out", folder / "mine")
     covers = json.loads((folder / "mine" / "calibration.json").read_text(encoding="utf-8"))["covers"]
     longest = max(len(row["response"].split()) for row in replies)
     assert (covers["replies"], covers["words"][2], covers["situation"]) == (15, longest, 0.0)
     calibrated = ("--calibration", folder / "mine", "--out", folder / "covered")
-    printed = run("score", folder / "replies.jsonl", *JUDGE, *calibrated)
+    printed = printed_by("score", folder / "replies.jsonl", *JUDGE, *calibrated)
     assert "people rated (" not in printed and "`situation`" not in printed
-    compared = json.loads(run("compare", folder / "run", "--calibration", folder / "mine", "--json"))
+    compared = json.loads(printed_by("compare", folder / "run", "--calibration", folder / "mine", "--json"))
     assert "outside" not in compared and not any("people rated (" in note for note in compared["notes"])

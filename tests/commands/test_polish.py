@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
+from command_line import run
 from repository import ROOT
 
 from empathy_judge.commands import main as cli
@@ -23,15 +23,6 @@ CLI = Path(str(ROOT / "cli.py"))
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
 
 
 def on_terminal(*arguments: object, columns: int = 80, **variables: str) -> str:
@@ -66,33 +57,11 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "guess"),
-    [
-        (["scor"], "No such command 'scor'. Did you mean 'score'?"),
-        (["docter"], "No such command 'docter'. Did you mean 'doctor'?"),
-        (["score", "x.jsonl", "--jugde", "length"], "--judge"),
-    ],
-)
-def test_what_is_mistyped_is_answered_with_a_guess(words: list[str], guess: str) -> None:
-    done = run(*words)
-    assert done.exit_code == 2 and guess in done.stderr
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script(shell: str) -> None:
-    done = run("completion", shell)
-    assert done.exit_code == 0 and "_EMPATHY_JUDGE_COMPLETE" in done.stdout
-    if shell == "bash":
-        subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
-
-
-@pytest.mark.parametrize(
     ("words", "incomplete", "expected", "has_files"),
     [
         ([], "cal", {"calibrate"}, False),
         (["score"], "--ju", {"--judge"}, False),
         (["score", "--judge"], "class", {"classifier", "classifier-large"}, True),
-        (["score", "--calibration"], "n", {"none"}, True),
         (["import"], "empathy", {"empathy-study", "empathy-study-ratings"}, False),
         (["history", "export", "--kind"], "em", {"emotions"}, False),
         (["compare"], "x", set(), True),
@@ -108,7 +77,7 @@ def test_names_and_files_complete(
 
 @pytest.fixture
 def scored(write_responses: Write) -> str:
-    assert run("score", write_responses(90), "--judge", "length", "--out", "run").exit_code == 0
+    run("score", write_responses(90), "--judge", "length", "--out", "run", code=0)
     return "run"
 
 

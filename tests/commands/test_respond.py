@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run
 from servers import Answer, Call, ScriptedServer, answer_chat
-
-from empathy_judge.commands import main as cli
 
 COUNT = 60
 
@@ -30,20 +28,16 @@ def reply(call: Call) -> Answer:
     return answer_chat(call, f"That hurts, all the more when it is {call.text.split()[-2]} coins.")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["respond", *map(str, arguments)], terminal_width=80)
-
-
 def test_the_samples_are_answered_without_a_file_and_scored(server: ScriptedServer) -> None:
-    done = run("--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers")
-    assert done.exit_code == 0, done.output
+    done = run(
+        "respond", "--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers", code=0
+    )
     assert "6 of 6 prompts answered by m" in done.stdout
     assert "served as m (6)" in done.stdout
     assert done.stdout.splitlines()[-1] == "answers/responses.jsonl"
-    scored = CliRunner().invoke(cli.main, ["score", "answers/responses.jsonl", "--judge", "length"])
-    assert scored.exit_code == 0, scored.output
+    scored = run("score", "answers/responses.jsonl", "--judge", "length", code=0)
     assert scored.stdout.splitlines()[1].split()[0] == "m"
-    again = run("--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers")
+    again = run("respond", "--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers")
     assert "complete; nothing was sent" in again.stdout
     assert len(server.calls) == 6
 
@@ -55,7 +49,19 @@ def test_a_file_sets_the_model_and_options_override_it(
     Path("m.toml").write_text(
         f"model = 'm/1'\nbase_url = '{server.base_url}'\nkey_env = 'OUR_KEY'\nseed = 3\n"
     )
-    done = run(prompts, "--model-config", "m.toml", "--style", "plain", "--seed", 5, "--limit", 2, "--json")
+    done = run(
+        "respond",
+        prompts,
+        "--model-config",
+        "m.toml",
+        "--style",
+        "plain",
+        "--seed",
+        5,
+        "--limit",
+        2,
+        "--json",
+    )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["model"], found["style"], found["decoding"]["seed"], found["asked"]) == (
@@ -70,29 +76,13 @@ def test_a_file_sets_the_model_and_options_override_it(
     assert "sk-not-to-be-seen" not in written + done.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "no model: set --model and --base-url, or --model-config"),
-        (("none.jsonl", "--model", "m"), "none.jsonl: no such file"),
-        (("--model-config", "none.toml"), "none.toml: no such file"),
-        (("--model", "m", "--base-url", "ftp://x"), "base_url"),
-        (("empty.jsonl", "--model", "m"), "the file has no rows"),
-    ],
-)
-def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[object, ...], said: str) -> None:
-    Path("empty.jsonl").write_text("")
-    done = run(*arguments)
-    assert done.exit_code == 2
-    assert said in done.stderr
-    assert not Path("responses").exists()
-
-
 def test_a_limit_of_cost_needs_prices_and_no_response_at_all_is_a_failure(prompts: Path) -> None:
     with ScriptedServer(lambda call: answer_chat(call, "")) as server:
         words = (prompts, "--model", "m", "--base-url", server.base_url, "--limit", 3, "--out", "a")
-        unpriced = run(*words, "--key-env", "HOME", "--max-cost", 1)  # with a key, a proxy may charge
+        unpriced = run(
+            "respond", *words, "--key-env", "HOME", "--max-cost", 1
+        )  # with a key, a proxy may charge
         assert unpriced.exit_code == 2 and "needs prices" in unpriced.stderr and not server.calls
-        done = run(*words)
+        done = run("respond", *words)
     assert done.exit_code == 5
     assert "no responses: empty: no text (3)" in done.stderr

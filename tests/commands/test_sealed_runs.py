@@ -6,9 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from empathy_judge.commands import main as cli
+from command_line import run
 
 Edit = Callable[[Path], None]
 PROMPTS = [f"I {verb} my {thing} today." for verb in ("lost", "found", "broke") for thing in ("job", "keys")]
@@ -34,10 +32,6 @@ READERS = {
 }
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(word) for word in words])
-
-
 def write_rows(path: Path, rows: list[dict[str, object]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -48,9 +42,8 @@ def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_rows(Path("replies.jsonl"), REPLIES)
     write_rows(Path("other.jsonl"), [{**row, "model": "other", "response": "Hm."} for row in REPLIES[:6]])
     write_rows(Path("ratings.jsonl"), RATINGS)
-    assert run(*SCORE).exit_code == 0
-    planned = run("rate", "plan", "replies.jsonl", "--each", 5, "--people", 1, "--out", "plan")
-    assert planned.exit_code == 0, planned.output
+    run(*SCORE, code=0)
+    run("rate", "plan", "replies.jsonl", "--each", 5, "--people", 1, "--out", "plan", code=0)
     return tmp_path
 
 
@@ -94,8 +87,7 @@ def test_a_changed_run_is_refused_by_the_name_of_the_file_and_the_fix(edited: st
     before = {item: item.read_bytes() for item in Path("run").iterdir()}
     EDITS[edited](Path("run"))
     assert {item: item.read_bytes() for item in Path("run").iterdir()} != before
-    refused = run(*READERS[reader])
-    assert refused.exit_code == 2, refused.output
+    refused = run(*READERS[reader], code=2)
     assert str(Path("run", edited.split()[0])) in refused.stderr and "`score`" in refused.stderr
     assert not Path("runs").exists(), "nothing is scored before the refusal"
     shutil.rmtree("run")
@@ -120,14 +112,14 @@ def test_a_night_refuses_a_run_that_changed_before_the_night_was_stored() -> Non
         "[[models]]\nname = 'warm'\nresponses = 'replies.jsonl'\n"
     )
     night = ("nightly", "n.toml", "--night", "n1")
-    assert run(*night).exit_code == 0
+    run(*night, code=0)
     (judgments,) = Path("nights").glob("**/judgments.jsonl")
     edit_judgment(judgments.parent)
     Path("nights.sqlite").unlink()  # as if it had been stopped before its last step
     refused = run(*night)
     assert refused.exit_code == 2 and str(judgments) in refused.stderr, refused.output
     shutil.rmtree(judgments.parent)
-    assert run(*night).exit_code == 0
+    run(*night, code=0)
 
 
 def test_a_run_without_its_summary_is_completed_from_sealed_judgments_only() -> None:

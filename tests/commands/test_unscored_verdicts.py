@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from empathy_judge.commands import main as cli
+from command_line import run
 
 THINGS = ("job", "keys", "dog", "way", "temper", "watch", "wallet", "ring", "coat", "bike", "phone", "hat")
 VERBS = ("lost", "broke", "missed", "ruined")
@@ -15,15 +13,6 @@ PROMPTS = [f"I {verb} my {thing} today." for verb in VERBS for thing in THINGS]
 COLD, WARM = "Okay, noted.", "I am so sorry, that must be really hard for you. How do you feel about it now?"
 MIXED = "That is a pity. I hope it gets better."
 UNREADABLE = "Es tut mir sehr leid, das zu hören. Wie geht es dir jetzt damit?"  # no language of the judge
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(word) for word in words])
-
-
-@pytest.fixture(autouse=True)
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def write(name: str, reply: str, *, unscored: int, of: str = "") -> Path:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run_checked as run
 from rating_plans import NAMES, made_replies, make_plan
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import read_ratings, write_rows
 from empathy_judge.rating.collect import count_rated
@@ -19,29 +18,18 @@ from empathy_judge.rating.journal import Entry, Journal
 from empathy_judge.rating.plan import RatingPlan, read_plan
 
 
-def run(*words: object, code: int = 0) -> Result:
-    done = CliRunner().invoke(cli.main, [str(word) for word in words], prog_name="empathy-judge")
-    assert done.exit_code == code, done.output
-    return done
-
-
 def label_at(token: str, index: int) -> str:
     return LABELS[(int(token[:6], 16) + index) % 3]
 
 
-def handed_back(plan: RatingPlan, token: str, indexes: list[int], **changes: Any) -> dict[str, Any]:
+def handed_back(plan: RatingPlan, token: str, indexes: list[int]) -> dict[str, Any]:
     """What the page of a file saves."""
     order = plan.raters[token].order
     rows = [
-        {
-            "index": index,
-            "key": order[index],
-            "label": label_at(token, index),
-            "at": f"2026-01-01T00:00:{index:02}Z",
-        }
-        for index in indexes
+        {"index": at, "key": order[at], "label": label_at(token, at), "at": f"2026-01-01T00:00:{at:02}Z"}
+        for at in indexes
     ]
-    return {"format": 2, "token": token, "ratings": rows} | changes
+    return {"format": 2, "token": token, "ratings": rows}
 
 
 def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) -> None:
@@ -105,12 +93,6 @@ def test_of_two_labels_the_later_one_counts(tmp_path: Path) -> None:
     assert not (folder / "ratings.jsonl").exists()
     taken = run("rate", "collect", folder, *files, "--skip-invalid").stderr
     assert f"rated number 1 {label} and {label_at(token, 0)}; the later one, {label}, counts" in taken
-    run("rate", "collect", make_folder(tmp_path / "other"), code=2)
-
-
-def make_folder(folder: Path) -> Path:
-    make_plan(folder, people=1, each=12)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -141,17 +123,15 @@ def test_every_field_of_a_returned_file_is_checked(tmp_path: Path, field: str, v
     assert field in (*content, "twice") or f"rating 1: {field}: " in refused
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("reason", "a" * 2001), ("task", "{token}-\u00b2-{key}"), ("task", "{token}-" + "9" * 5000)],
-)
-def test_every_cell_of_a_returned_sheet_is_checked(tmp_path: Path, column: str, value: str) -> None:
+def test_every_cell_of_a_returned_sheet_is_checked(tmp_path: Path) -> None:
     folder, sheet = tmp_path / "plan", tmp_path / "sheet.jsonl"
-    plan = make_plan(folder, people=1, each=12)
-    ((token, rater),) = plan.raters.items()
+    ((token, rater),) = make_plan(folder, people=1, each=12).raters.items()
     row = {"task": f"{token}-2-{rater.order[2]}", "rating": "Good", "reason": ""}
-    sheet.write_text(json.dumps(row | {column: value.format(token=token, key=rater.order[2])}) + "\n")
-    assert f"sheet.jsonl:1: {column}: " in run("rate", "collect", folder, sheet, code=2).stderr
+    tasks = (f"{token}-\u00b2-{rater.order[2]}", f"{token}-{'9' * 5000}")
+    write_rows(sheet, [row | {"reason": "a" * 2001}, *(row | {"task": task} for task in tasks)])
+    refused = run("rate", "collect", folder, sheet, code=2).stderr
+    for line, column in enumerate(("reason", "task", "task"), start=1):
+        assert f"sheet.jsonl:{line}: {column}: " in refused
 
 
 def test_raters_whose_answers_carry_no_information_are_marked_and_still_count(tmp_path: Path) -> None:
@@ -222,8 +202,6 @@ def test_a_sheet_comes_back_through_a_spreadsheet(tmp_path: Path) -> None:
         "bad.csv:5: task: edited",
     ):
         assert said in refused
-    (tmp_path / "strange.csv").write_text("id,rating\n1,Good\n")
-    assert "no column `task`" in run("rate", "collect", folder, tmp_path / "strange.csv", code=2).stderr
     run("rate", "export", folder, "--csv", tmp_path / "sheets", "--html", tmp_path / "pages")
     assert len(list((tmp_path / "sheets").glob("rater-*.csv"))) == 8
     pages = sorted((tmp_path / "pages").iterdir())
@@ -247,4 +225,3 @@ def test_the_page_counts_what_was_collected_from_sheets(tmp_path: Path) -> None:
     journal.record(third, plan.raters[third].order[0], 2, Entry(index=0, label=None))
     journal.close()
     assert count_rated(folder, plan) == {first: 12, second: 6, third: 0}
-    assert "--html FOLDER, --csv FILE" in run("rate", "export", folder, code=2).stderr

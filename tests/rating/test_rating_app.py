@@ -12,10 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from rating_plans import NAMES, make_plan, serving_plan
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import write_rows
@@ -56,11 +55,14 @@ def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
     for _ in range(3):
         assert client.post(link, json=act(plan, token, 0, "Good", reason="Warm.")).status_code == 200
     assert synced == [1] and len(lines(tmp_path)) == 1
-    row = lines(tmp_path)[0]
-    assert {**row, "at": ""} == {
-        **{"token": token, "key": plan.raters[token].order[0], "index": 0, "label": "Good"},
-        **{"reason": "Warm.", "at": ""},
+    about = {
+        "token": token,
+        "key": plan.raters[token].order[0],
+        "index": 0,
+        "label": "Good",
+        "reason": "Warm.",
     }
+    assert lines(tmp_path)[0].items() >= about.items()
     assert client.post(link, json=act(plan, token, 0, None, 2)).status_code == 200
     late = client.post(link, json=act(plan, token, 0, "Good", reason="Warm."))
     assert late.status_code == 200, "a late copy of the first is known, and brings nothing back"
@@ -94,7 +96,6 @@ def test_names_of_models_are_nowhere_in_what_a_rater_gets(client: httpx.Client, 
 def test_what_is_not_ours_is_refused(client: httpx.Client, plan: RatingPlan, tmp_path: Path) -> None:
     token, other = list(plan.raters)[:2]
     assert client.get("/r/0123456789abcdef").status_code == 404
-    assert "Open the link you were sent" in client.get("/").text
     assert token not in client.get("/").text
     assert client.post("/r/nobody/ratings", json=act(plan, token, 0, "Good")).status_code == 404
     assert client.get(f"/r/{token}", headers={"Host": "elsewhere.example"}).status_code == 421
@@ -168,21 +169,15 @@ def test_many_raters_at_once_lose_and_double_nothing(
     assert sorted((row["token"], row["index"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
 
 
-@pytest.mark.parametrize("shape", ["messages", "conversation"])
-def test_whole_conversations_are_rated(tmp_path: Path, shape: str) -> None:
-    def rows(model: str, number: int) -> list[dict[str, Any]]:
-        said = [f"My cat {number} died.", f"She was {number}."]
-        replies = [f"Oh no, {number}.", f"I am sorry ({model[0]})."]
-        about = {"model": model, shape: f"{model} {number}"}
-        if shape == "conversation":
-            return [{**about, "prompt": one, "response": two} for one, two in zip(said, replies, strict=True)]
-        turns = [("user", said[0]), ("assistant", replies[0]), ("user", said[1]), ("assistant", replies[1])]
-        return [{**about, "messages": [{"role": role, "content": text} for role, text in turns]}]
+def test_whole_conversations_are_rated(tmp_path: Path) -> None:
+    def row(model: str, number: int) -> dict[str, Any]:
+        texts = (f"My cat {number} died.", "Oh no.", f"She was {number}.", f"I am sorry ({model[0]}).")
+        turns = zip(("user", "assistant") * 2, texts, strict=True)
+        return {"model": model, "messages": [{"role": role, "content": text} for role, text in turns]}
 
     file, folder = tmp_path / "chats.jsonl", tmp_path / "plan"
-    write_rows(file, [row for model in NAMES[:2] for n in range(12) for row in rows(model, n)])
-    words = ["rate", "plan", str(file), "--people", "4", "--each", "8", "--out", str(folder)]
-    done = CliRunner().invoke(cli.main, words)
+    write_rows(file, [row(model, n) for model in NAMES[:2] for n in range(12)])
+    done = run("rate", "plan", file, "--people", 4, "--each", 8, "--out", folder)
     assert "4 raters rate 8 conversations each, in about 2 min" in done.stdout, done.output
     with serving_plan(folder) as client:
         token = next(iter(read_plan(folder).raters))
