@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def compare(
     ctx: click.Context,
+    /,
     runs: tuple[Path, ...],
     models: tuple[str, ...],
     reply_columns: Columns,

@@ -155,9 +155,7 @@ def draw_plan(
     by_key = {keys[id(item)]: item for item in taken}
     notes += named_models(taken, {item.model for item in pool})
     if left_out := len(pool) - sum(map(len, columns)):
-        notes.append(
-            f"{left_out} of {len(pool)} replies are left out: some models have none to their prompts"
-        )
+        notes.append(f"{left_out} of {len(pool)} replies are left out: a model has none to their prompts")
     return Drawn(plan=plan, texts={key: blind_text(by_key[key]) for key in plan.items}, notes=tuple(notes))
 
 

@@ -162,7 +162,7 @@ def command_line(ctx: click.Context, **instead: Any) -> str:
     for parameter in ctx.command.params:
         value = instead.get(parameter.name or "", ctx.params.get(parameter.name or ""))
         if isinstance(parameter, click.Argument):
-            words += map(str, value) if isinstance(value, tuple) else [str(value)] if value else []
+            words += [str(item) for item in (value if isinstance(value, tuple) else (value,)) if item]
         else:
             words += option_words(parameter, value)
     return shlex.join(words)

@@ -7,8 +7,6 @@ from pathlib import Path
 from click.testing import Result
 from command_line import run
 
-from empathy_judge.data.records import LABELS
-
 Write = Callable[..., Path]
 GOOD = {"prompt": "I lost my job.", "response": "I'm so sorry to hear that."}
 
@@ -58,18 +56,6 @@ def test_a_lone_surrogate_is_scored_everywhere_it_may_stand() -> None:
     assert "half \N{REPLACEMENT CHARACTER}" in done.stdout
     assert json.loads(Path("run/judgments.jsonl").read_text())["id"] == half
     assert json.loads(score("r.jsonl", "--out", "run", "--json").stdout)["models"][0]["model"] == half
-
-
-def test_json_holds_every_number_with_its_interval(write_responses: Write) -> None:
-    found = json.loads(score(write_responses(60), "--json").stdout)
-    assert Path(found["run"], "manifest.json").exists()
-    assert found["counts"] == {"judged": 60, "unscored": 0, "set_aside": 0}
-    assert len(found["models"]) == 3
-    for model in found["models"]:
-        assert list(model["shares"]) == list(LABELS)
-        assert all(cell["low"] <= cell["value"] <= cell["high"] for cell in model["shares"].values())
-    good = [model["shares"]["Good"]["value"] for model in found["models"]]
-    assert good == sorted(good, reverse=True)
 
 
 def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Write) -> None:

@@ -120,6 +120,9 @@ align report none.jsonl | none.jsonl: no such file
 rate export plan | --html FOLDER, --csv FILE
 rate status plan --baseline x | --baseline: no ratings of 'x'
 rate next plan | --people
+rate next plan x.jsonl | pass the plan's files
+rate next whole replies.jsonl | every reply is in the plan
+rate next plan replies.jsonl --run other-run | it scored 0 of these 24
 rate collect plan | `rate open`
 rate collect folder | `rate plan` makes one
 rate collect plan strange.csv | no column `task`
@@ -138,7 +141,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Path(name).write_text(text)
         Path("folder").mkdir()
         run("score", "replies.jsonl", "--judge", "length", "--out", "run", code=0)
-        run("rate", "plan", "replies.jsonl", "--people", 2, "--each", 8, "--out", "plan", code=0)
+        run("score", "x.jsonl", "--judge", "length", "--out", "other-run", code=0)
+        for name, each in (("plan", 8), ("whole", 30)):
+            run("rate", "plan", "replies.jsonl", "--people", 2, "--each", each, "--out", name, code=0)
     return folder
 
 

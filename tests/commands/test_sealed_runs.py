@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import run
 
+from empathy_judge.data.tables import write_rows
+
 Edit = Callable[[Path], None]
 PROMPTS = [f"I {verb} my {thing} today." for verb in ("lost", "found", "broke") for thing in ("job", "keys")]
 REPLIES = [
@@ -32,19 +34,13 @@ READERS = {
 }
 
 
-def write_rows(path: Path, rows: list[dict[str, object]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.fixture(autouse=True)
-def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def finished() -> None:
     write_rows(Path("replies.jsonl"), REPLIES)
     write_rows(Path("other.jsonl"), [{**row, "model": "other", "response": "Hm."} for row in REPLIES[:6]])
     write_rows(Path("ratings.jsonl"), RATINGS)
     run(*SCORE, code=0)
     run("rate", "plan", "replies.jsonl", "--each", 5, "--people", 1, "--out", "plan", code=0)
-    return tmp_path
 
 
 def edit_judgment(folder: Path) -> None:

@@ -38,12 +38,12 @@ def shown(plan: RatingPlan) -> Counter[str]:
     return Counter(plan.items[key].id for rater in plan.raters.values() for key in set(rater.order))
 
 
-def rate_all(folder: Path, plan: RatingPlan, good: dict[str, float], *, share: float = 1.0) -> None:
-    """Everybody rates the first part of their replies; a model's are Good as often as said."""
+def rate_all(folder: Path, plan: RatingPlan, good: dict[str, float]) -> None:
+    """Everybody rates their replies; a model's are Good as often as said."""
     rng, journal = random.Random(7), Journal(folder, plan)
     for token, rater in plan.raters.items():
         done = journal.acts_of(token)
-        for index, key in enumerate(rater.order[: int(share * len(rater.order))]):
+        for index, key in enumerate(rater.order):
             if index not in done:
                 label = "Good" if rng.random() < good[plan.items[key].model] else "Bad"
                 journal.record(token, key, 1, Entry(index=index, label=label))
@@ -113,24 +113,10 @@ def test_a_new_model_comes_first_on_prompts_that_people_have_read() -> None:
         assert {new[key].prompt_key for key in rater.order if key in new} <= read
 
 
-def test_what_cannot_be_drawn_names_the_way_out() -> None:
-    replies = made_replies(12, PAIR)
-    plan = draw_plan(replies, people=4, each=20, seed=0).plan
-    with pytest.raises(UserError, match="every reply is in the plan"):
-        draw_next(plan, replies, each=5)
-    with pytest.raises(UserError, match="pass the plan's files"):
-        draw_next(plan, [replace(item, id=f"x{item.id}", response="x") for item in replies], each=5)
-    other = [replace(item, response="other") for item in replies]
-    with pytest.raises(UserError, match="it scored 0 of these 24"):
-        draw_next(plan, replies, judged(other), each=5)
-
-
 def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
     write_rows(file, plain(made_replies(300, PAIR)))
     run("rate", "plan", file, "--people", 6, "--each", 23, "--out", folder)
-    said = run("rate", "status", folder)
-    assert said.output.startswith("0 of 120 ratings by 0 of 6 raters") and "rate open" in said.output
     good = {"quorvex-large": 0.3, "blimtar-7b": 0.6}
     rate_all(folder, read_plan(folder), good)
     said = run("rate", "status", folder)
@@ -141,16 +127,11 @@ def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     plan = read_plan(folder)
     assert set(read_texts(folder, plan)) == set(plan.items)
     rate_all(folder, plan, good)
-    said = run("rate", "status", folder)
-    assert "settled: blimtar-7b is better" in said.output
     told = json.loads(run("rate", "status", folder, "--json").stdout)
     assert [pair["verdict"] for pair in told["pairs"]] == ["worse"] and told["ratings"] == 480
     after = collected(folder)
-    assert (
-        before <= {(row["rater"], row["id"]) for row in after} and len({row["chance"] for row in after}) == 1
-    )
-    said = run("compare", folder / "ratings.jsonl", "--baseline", "quorvex-large")
-    assert "blimtar-7b" in said.output
+    assert before <= {(row["rater"], row["id"]) for row in after}
+    assert len({row["chance"] for row in after}) == 1
 
 
 def plain(replies: list[Exchange]) -> list[Exchange]:

@@ -55,13 +55,7 @@ def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
     for _ in range(3):
         assert client.post(link, json=act(plan, token, 0, "Good", reason="Warm.")).status_code == 200
     assert synced == [1] and len(lines(tmp_path)) == 1
-    about = {
-        "token": token,
-        "key": plan.raters[token].order[0],
-        "index": 0,
-        "label": "Good",
-        "reason": "Warm.",
-    }
+    about = {"key": plan.raters[token].order[0], "index": 0, "label": "Good", "reason": "Warm."}
     assert lines(tmp_path)[0].items() >= about.items()
     assert client.post(link, json=act(plan, token, 0, None, 2)).status_code == 200
     late = client.post(link, json=act(plan, token, 0, "Good", reason="Warm."))
