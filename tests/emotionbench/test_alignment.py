@@ -12,27 +12,13 @@ from repository import dataset
 from scipy import stats
 
 from empathy_judge.data.records import to_plain
-from empathy_judge.emotionbench.alignment import (
-    AFFECTS,
-    ModelAlignment,
-    ShiftRow,
-    agreement_with_people,
-    align_sheets,
-    read_norms,
-)
+from empathy_judge.emotionbench import alignment, shift_tests
+from empathy_judge.emotionbench.alignment import AFFECTS, ModelAlignment, ShiftRow, align_sheets
 from empathy_judge.emotionbench.importer import import_results
 from empathy_judge.emotionbench.questionnaires import Sheet, read_questionnaire
-from empathy_judge.emotionbench.shift_tests import (
-    Spread,
-    arrow,
-    clustered_test,
-    paired_test,
-    published_test,
-    spread,
-)
 from empathy_judge.emotionbench.situations import FACTOR_NAMES
 
-PANAS, NORMS = read_questionnaire("PANAS"), read_norms()
+PANAS, NORMS = read_questionnaire("PANAS"), alignment.read_norms()
 POSITIVE, NEGATIVE = (PANAS.scales[affect] for affect in AFFECTS)
 
 
@@ -53,7 +39,7 @@ def test_tests_are_scipys() -> None:
     chance = np.random.default_rng(0)
     for scale, kind in ((1.1, "Student"), (6.0, "Welch")):
         one, two = chance.normal(3, scale, 40), chance.normal(2, 1, 30)
-        found = published_test(spread(one), spread(two))
+        found = shift_tests.published_test(shift_tests.spread(one), shift_tests.spread(two))
         wanted = stats.ttest_ind(one, two, equal_var=kind == "Student")
         assert found.kind == kind
         assert (found.t, found.p, found.freedom) == pytest.approx(
@@ -63,25 +49,26 @@ def test_tests_are_scipys() -> None:
         assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     changes = [1.0, -2.0, 4.0, 3.5, 0.0]
     single = stats.ttest_1samp(changes, 0.0)
-    assert paired_test(changes).p == pytest.approx(single.pvalue)
-    assert clustered_test(changes, list("abcde")).t == pytest.approx(single.statistic), "clusters of one"
+    assert shift_tests.paired_test(changes).p == pytest.approx(single.pvalue)
+    clusters_of_one = shift_tests.clustered_test(changes, list("abcde"))
+    assert clusters_of_one.t == pytest.approx(single.statistic)
 
 
 def test_a_default_that_never_varies_is_tested_as_published() -> None:
-    found = published_test(Spread(32.0, 7.0, 50), Spread(10.0, 0.0, 50))
+    found = shift_tests.published_test(shift_tests.Spread(32.0, 7.0, 50), shift_tests.Spread(10.0, 0.0, 50))
     assert found.kind == "Welch" and found.p < 1e-20
-    same = published_test(Spread(10.0, 0.0, 50), Spread(10.0, 0.0, 50))
+    same = shift_tests.published_test(shift_tests.Spread(10.0, 0.0, 50), shift_tests.Spread(10.0, 0.0, 50))
     assert same.p == 1.0
-    assert arrow(0.0, same.p) == "-"
+    assert shift_tests.arrow(0.0, same.p) == "-"
 
 
 def test_tests_without_enough_scores_are_undefined() -> None:
-    few = spread([3.0])
-    assert published_test(few, spread([1.0, 2.0])).kind == "undefined"
-    assert isnan(paired_test([2.0]).p) and isnan(paired_test([2.0, 2.0]).p)
-    assert isnan(clustered_test([1.0, 2.0], ["a", "a"], [1.0, 2.0]).p)
-    assert isnan(clustered_test([1.0, 2.0], ["a", "b"], [1.0]).p)
-    assert arrow(1.0, float("nan")) == ""
+    few = shift_tests.spread([3.0])
+    assert shift_tests.published_test(few, shift_tests.spread([1.0, 2.0])).kind == "undefined"
+    assert isnan(shift_tests.paired_test([2.0]).p) and isnan(shift_tests.paired_test([2.0, 2.0]).p)
+    assert isnan(shift_tests.clustered_test([1.0, 2.0], ["a", "a"], [1.0, 2.0]).p)
+    assert isnan(shift_tests.clustered_test([1.0, 2.0], ["a", "b"], [1.0]).p)
+    assert shift_tests.arrow(1.0, float("nan")) == ""
 
 
 def test_clustered_tests_hold_their_level() -> None:
@@ -91,8 +78,9 @@ def test_clustered_tests_hold_their_level() -> None:
         means = np.repeat(chance.normal(0, 2, 6), 10)
         values, default = means + chance.normal(0, 1, 60), chance.normal(0, 1, 50)
         clusters = [str(number) for number in range(6) for _ in range(10)]
-        wrong["clustered"] += clustered_test(values, clusters, default).p < 0.05
-        wrong["published"] += published_test(spread(values), spread(default)).p < 0.05
+        wrong["clustered"] += shift_tests.clustered_test(values, clusters, default).p < 0.05
+        spreads = shift_tests.spread(values), shift_tests.spread(default)
+        wrong["published"] += shift_tests.published_test(*spreads).p < 0.05
     assert wrong["clustered"] / 400 < 0.08
     assert wrong["published"] / 400 > 0.3, "what the correction is for"
 
@@ -135,17 +123,17 @@ def test_many_tests_are_corrected_among_factors() -> None:
 
 def test_order_and_level_are_two_questions() -> None:
     people = {name: (20.0 + place, float(place)) for place, name in enumerate("abcdef")}
-    ordered = agreement_with_people(
+    ordered = alignment.agreement_with_people(
         {name: (e + 20, 3 * c) for name, (e, c) in people.items()}, people, ceiling=0.8
     )
     assert ordered.rank.value == pytest.approx(1.0)
     assert (ordered.level_error, ordered.level_bias) == (20, 20)
-    level = agreement_with_people({name: (e, -c) for name, (e, c) in people.items()}, people)
+    level = alignment.agreement_with_people({name: (e, -c) for name, (e, c) in people.items()}, people)
     assert (level.rank.value, level.level_error) == (pytest.approx(-1.0), 0)
-    nothing = agreement_with_people({}, people)
+    nothing = alignment.agreement_with_people({}, people)
     assert nothing.factors == 0 and isnan(nothing.rank.value) and isnan(nothing.level_error)
-    assert isnan(agreement_with_people({"a": (1.0, 1.0)}, people).rank.value)
-    assert isnan(agreement_with_people(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank.value)
+    assert isnan(alignment.agreement_with_people({"a": (1.0, 1.0)}, people).rank.value)
+    assert isnan(alignment.agreement_with_people(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank.value)
 
 
 # --- the real files

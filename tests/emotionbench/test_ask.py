@@ -10,15 +10,8 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.data.errors import BudgetSpent, OperationalError
 from empathy_judge.data.runs import FinishedRun
-from empathy_judge.emotionbench.administer import (
-    Inquiry,
-    SelfReporter,
-    check_filled,
-    plan_alignment,
-    read_filled,
-    run_alignment,
-    sheet_schema,
-)
+from empathy_judge.emotionbench import administer
+from empathy_judge.emotionbench.administer import Inquiry
 from empathy_judge.emotionbench.questionnaires import read_questionnaire, read_sheets
 from empathy_judge.emotionbench.situations import EvokingSituation
 from empathy_judge.judge.llm.answer_prompts import ModelConfig
@@ -50,8 +43,8 @@ def fill(
     max_cost = settings.pop("max_cost", None)
     config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, "concurrency": 4, **settings})
     asked = {"questionnaire": PANAS, "situations": TWO, "orders": 3, "defaults": 4, **(inquiry or {})}
-    reporter = SelfReporter(config, Inquiry(**asked))
-    return run_alignment(reporter, plan_alignment(reporter), folder, max_cost=max_cost)
+    reporter = administer.SelfReporter(config, Inquiry(**asked))
+    return administer.run_alignment(reporter, administer.plan_alignment(reporter), folder, max_cost=max_cost)
 
 
 def test_orders_follow_from_the_seed_and_the_first_is_the_questionnaires_own() -> None:
@@ -80,7 +73,7 @@ def test_a_run_asks_for_every_sheet_and_puts_marks_back_in_their_place(tmp_path:
     assert len({tuple(words_of(call)) for call in server.calls}) == 4
     body = server.calls[0].body
     assert body["temperature"] == 0
-    assert body["response_format"]["json_schema"]["schema"] == sheet_schema(PANAS)
+    assert body["response_format"]["json_schema"]["schema"] == administer.sheet_schema(PANAS)
     manifest = run.manifest
     assert manifest["counts"] == {"sheets": 10, "complete": 10, "incomplete": 0}
     assert manifest["missing"] == {} and manifest["variant"] == ""
@@ -98,10 +91,8 @@ def test_a_server_without_schemas_is_asked_for_text(tmp_path: Path) -> None:
     def no_schema(call: Call) -> Answer:
         if "response_format" in call.body:
             return Answer(status=400, body={"error": {"message": "response_format is not supported"}})
-        words = words_of(call)
-        text = "\n".join(
-            f"{n}. {word}: {mark_of(word, call.text)}/5" for n, word in enumerate(words, start=1)
-        )
+        marks = [f"{word}: {mark_of(word, call.text)}/5" for word in words_of(call)]
+        text = "\n".join(f"{number}. {mark}" for number, mark in enumerate(marks, start=1))
         return answer_chat(call, f"Sure! Here you go:\n{text}")
 
     with ScriptedServer(no_schema) as server:
@@ -131,11 +122,8 @@ def test_refusals_and_missing_marks_are_data(tmp_path: Path) -> None:
 
 def test_a_call_without_an_answer_is_a_sheet_without_marks(tmp_path: Path) -> None:
     def broken(call: Call) -> Answer:
-        return (
-            Answer(status=400, body={"error": {"message": "too long"}})
-            if "rain" in call.text
-            else answer_sheet(call)
-        )
+        is_long = "rain" in call.text
+        return Answer(status=400, body={"error": {"message": "too long"}}) if is_long else answer_sheet(call)
 
     with ScriptedServer(broken) as server:
         run = fill(tmp_path / "run", server.base_url)
@@ -143,7 +131,7 @@ def test_a_call_without_an_answer_is_a_sheet_without_marks(tmp_path: Path) -> No
     with ScriptedServer(lambda call: answer_chat(call, "No.")) as server:
         run = fill(tmp_path / "none", server.base_url)
     with pytest.raises(OperationalError, match=r"none of 10 sheets has a mark: no marks \(10\)"):
-        check_filled(run)
+        administer.check_filled(run)
 
 
 def test_the_money_is_kept_to_and_the_run_taken_up_again(tmp_path: Path) -> None:
@@ -159,19 +147,14 @@ def test_the_money_is_kept_to_and_the_run_taken_up_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("body", "missing"),
+    ("choice", "missing"),
     [
         ({}, "no answer: the server sent no message"),
-        ({"choices": [{"message": {"content": "", "refusal": "No."}}]}, "refused: by the server"),
-        (
-            {"choices": [{"message": {"content": "1: 3"}, "finish_reason": "length"}]},
-            "cut short: ran out of tokens",
-        ),
-        (
-            {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]},
-            "refused: by the server",
-        ),
+        ({"message": {"content": "", "refusal": "No."}}, "refused: by the server"),
+        ({"message": {"content": "1: 3"}, "finish_reason": "length"}, "cut short: ran out of tokens"),
+        ({"message": {"content": None}, "finish_reason": "content_filter"}, "refused: by the server"),
     ],
 )
-def test_bodies_of_every_kind_are_read(body: Mapping[str, Any], missing: str) -> None:
-    assert read_filled(body, PANAS, list(range(1, 21)))["missing"].startswith(missing)
+def test_bodies_of_every_kind_are_read(choice: Mapping[str, Any], missing: str) -> None:
+    found = administer.read_filled({"choices": [choice]} if choice else {}, PANAS, list(range(1, 21)))
+    assert found["missing"].startswith(missing)

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 from repository import dataset
 
-from empathy_judge.data.errors import UserError
-from empathy_judge.emotionbench.alignment import read_norms
 from empathy_judge.emotionbench.importer import import_results
 from empathy_judge.emotionbench.questionnaires import read_questionnaire
-from empathy_judge.emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
 Column = tuple[str, list[str]]
@@ -63,43 +60,14 @@ def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "sheets", "default"),
     [
-        ("results.csv", "General_test-0_order-0\n", "the file name must have"),
-        ("m-PANAS-testing.csv", "a,b\n1,2\n", "no columns such as"),
-        ("m-PANAS-testing.csv", "", "no columns such as"),
-        ("crowd.xlsx", "no workbook", "not an Excel file"),
-        ("a.txt", "", "unknown file type"),
+        ("PANAS Test/gpt-4-PANAS-testing.csv", 1800, 50),
+        ("PANAS Test/gpt-3.5-turbo-PANAS-testing.csv", 1800, 50),
+        ("PANAS Test/crowd.xlsx", 2532, 1266),
+        ("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv", 310, 10),
     ],
 )
-def test_what_is_no_results_file_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
-    path = tmp_path / name
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=said):
-        import_results(path)
-    with pytest.raises(UserError, match="no such file"):
-        import_results(tmp_path / "none.csv")
-
-
-def test_norms_are_whole() -> None:
-    norms = read_norms()
-    assert set(FACTOR_NAMES) < set(norms)
-    assert len(norms) == 1 + 8 + 36
-    assert norms["Overall"].people == 1266
-    factors = [row for row in norms.values() if row.level == "factor"]
-    assert sum(row.people for row in factors) == 1266
-    assert norms["Anger"].norms["positive"].change == -5.26
-
-
-def test_the_real_files_are_whole() -> None:
-    for name, count in (("gpt-4", 1800), ("gpt-3.5-turbo", 1800)):
-        counts = import_results(dataset(f"emotionbench/results/PANAS Test/{name}-PANAS-testing.csv")).counts
-        assert (counts["sheets"], counts["complete"], counts["default"]) == (count, count, 50)
-    counts = import_results(dataset("emotionbench/results/PANAS Test/crowd.xlsx")).counts
-    assert (counts["sheets"], counts["complete"], counts["default"]) == (2532, 2532, 1266)
-    assert (
-        import_results(
-            dataset("emotionbench/results/Challenging Bench/gpt-3.5-turbo-BDI-testing.csv")
-        ).counts["complete"]
-        == 310
-    )
+def test_the_real_files_are_whole(name: str, sheets: int, default: int) -> None:
+    counts = import_results(dataset(f"emotionbench/results/{name}")).counts
+    assert (counts["sheets"], counts["complete"], counts["default"]) == (sheets, sheets, default)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from empathy_judge.emotionbench.marks import read_marks
-from empathy_judge.emotionbench.questionnaires import Questionnaire, read_questionnaire
+from empathy_judge.emotionbench.questionnaires import read_questionnaire
 
 WORDS = tuple(f"feeling{letter}" for letter in "abcdefghijklmnopqrst")
 LEVELS = ("hardly or not at all", "a little", "somewhat", "quite a bit", "extremely")
@@ -120,14 +120,8 @@ def test_the_reason_is_told() -> None:
     assert {text: read_marks(text, PANAS).problem for text in problems} == problems
 
 
-def check(text: str, key: Questionnaire) -> None:
-    found = read_marks(text, key)
-    assert all(1 <= item <= key.items for item in found.marks)
-    assert all(type(mark) is int and key.low <= mark <= key.high for mark in found.marks.values())
-    assert bool(found.problem) == (len(found.marks) < key.items)
-    assert read_marks(text, key) == found
-
-
 def test_an_answer_without_end_is_read() -> None:
     for piece in ("{", "[1,", "1", "1. ", "4 - ", "a: "):
-        check(piece * (120_000 // len(piece)), PANAS)
+        found = read_marks(piece * (120_000 // len(piece)), PANAS)
+        assert set(found.marks) <= set(TRUE) and set(found.marks.values()) <= {1, 2, 3, 4, 5}
+        assert bool(found.problem) == (len(found.marks) < PANAS.items)

@@ -4,26 +4,17 @@ import csv
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from repository import dataset
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.emotionbench.questionnaires import (
-    Questionnaire,
-    questionnaire_names,
-    read_questionnaire,
-    score_marks,
-)
-from empathy_judge.emotionbench.situations import (
-    FACTOR_NAMES,
-    OURS,
-    POSITIVE,
-    EvokingSituation,
-    choose_situations,
-    read_situations,
-)
+from empathy_judge.emotionbench import questionnaires, situations
+from empathy_judge.emotionbench.importer import import_results
+from empathy_judge.emotionbench.questionnaires import Questionnaire, read_questionnaire
+from empathy_judge.emotionbench.situations import FACTOR_NAMES, OURS, POSITIVE, read_situations
 
 
 def write_copy(path: Path, key: Questionnaire, **changes: object) -> Path:
@@ -61,18 +52,18 @@ CYCLED = {
 
 
 def test_scores_are_as_reckoned_by_hand() -> None:
-    for name in questionnaire_names():
+    for name in questionnaires.questionnaire_names():
         key = read_questionnaire(name)
-        scores = score_marks(key, cycle(key))
+        scores = questionnaires.score_marks(key, cycle(key))
         assert {scale: score.value for scale, score in scores.items()} == CYCLED[name]
         assert all(score.low == score.high == score.value and not score.missing for score in scores.values())
 
 
 def test_the_lowest_marks_give_the_span_and_reversed_items_turn() -> None:
-    for key in map(read_questionnaire, questionnaire_names()):
+    for key in map(read_questionnaire, questionnaires.questionnaire_names()):
         items = range(1, key.items + 1)
         lowest = {item: float(key.high if item in key.reversed else key.low) for item in items}
-        for scale, score in score_marks(key, lowest).items():
+        for scale, score in questionnaires.score_marks(key, lowest).items():
             assert score.value == key.span(scale)[0], (key.name, scale)
 
 
@@ -81,13 +72,13 @@ def test_missing_marks_bound_a_score_and_never_become_one() -> None:
     marks: dict[int, float] = dict.fromkeys(range(1, 13), 3)
     del marks[1], marks[2]
     marks[3] = 9  # off the scale: missing too
-    score = score_marks(key, marks)["overall"]
+    score = questionnaires.score_marks(key, marks)["overall"]
     assert (score.value, score.low, score.high, score.missing) == (None, 27 + 3, 27 + 15, 3)
-    assert score_marks(read_questionnaire("DASS-21"), {})["stress"].high == 42
+    assert questionnaires.score_marks(read_questionnaire("DASS-21"), {})["stress"].high == 42
 
 
 def test_items_come_from_the_users_copy_and_only_panas_ships_its_words(tmp_path: Path) -> None:
-    for name in questionnaire_names():
+    for name in questionnaires.questionnaire_names():
         key = read_questionnaire(name)
         assert bool(key.texts) == (name == "PANAS")
         copied = read_questionnaire(name, copy=write_copy(tmp_path / "copy.json", key))
@@ -97,9 +88,8 @@ def test_items_come_from_the_users_copy_and_only_panas_ships_its_words(tmp_path:
 
 
 def test_names_are_found_however_written() -> None:
-    assert read_questionnaire("bdi").name == "BDI-II"
-    assert read_questionnaire("fss").name == "FSS-III"
-    assert read_questionnaire("dass21").name == "DASS-21"
+    names = [read_questionnaire(name).name for name in ("bdi", "fss", "dass21")]
+    assert names == ["BDI-II", "FSS-III", "DASS-21"]
     with pytest.raises(UserError, match="unknown questionnaire 'XYZ'; known: PANAS, AGQ"):
         read_questionnaire("XYZ")
 
@@ -129,7 +119,7 @@ def test_another_kind_of_copy_is_refused(tmp_path: Path, content: str, said: str
 def test_keys_are_those_of_the_benchmark() -> None:
     path = dataset("emotionbench/questionnaires.json")
     entries = {entry["name"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
-    for name in questionnaire_names():
+    for name in questionnaires.questionnaire_names():
         key = read_questionnaire(name, copy=path)
         entry = entries[next(called for called in (name, *key.aliases) if called in entries)]
         assert key.low + key.high == entry["scale"]
@@ -188,32 +178,40 @@ def test_every_shape_of_situations_is_read(tmp_path: Path) -> None:
     row = {"situation_id": "anger-0/scenario-0", "emotion": "anger", "factor": "Driving", "text": "You stop."}
     flat.write_text(json.dumps(row) + "\n", encoding="utf-8")
     assert read_situations(flat) == (
-        EvokingSituation(id="Anger-0/scenario-0", factor="Anger-0", text="You stop."),
+        situations.EvokingSituation(id="Anger-0/scenario-0", factor="Anger-0", text="You stop."),
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("read", "name", "content", "said"),
     [
-        ("a.csv", "Anger\n", "expected an emotion and a number"),
-        ("a.csv", "", "no situations"),
-        ("a.json", "[]", "not the situations of the benchmark"),
-        ("a.json", "{", "not the situations of the benchmark"),
-        ("a.jsonl", '{"text": "x"}\n', "a.jsonl:1: a situation has"),
-        ("a.jsonl", '{"id": "Anger-0/1", "text": "x"}\n' * 2, "is a duplicate"),
-        ("a.txt", "x", "unknown file type"),
+        (read_situations, "a.csv", "Anger\n", "expected an emotion and a number"),
+        (read_situations, "a.csv", "", "no situations"),
+        (read_situations, "a.json", "[]", "not the situations of the benchmark"),
+        (read_situations, "a.json", "{", "not the situations of the benchmark"),
+        (read_situations, "a.jsonl", '{"text": "x"}\n', "a.jsonl:1: a situation has"),
+        (read_situations, "a.jsonl", '{"id": "Anger-0/1", "text": "x"}\n' * 2, "is a duplicate"),
+        (read_situations, "a.txt", "x", "unknown file type"),
+        (import_results, "results.csv", "General_test-0_order-0\n", "the file name must have"),
+        (import_results, "m-PANAS-testing.csv", "a,b\n1,2\n", "no columns such as"),
+        (import_results, "m-PANAS-testing.csv", "", "no columns such as"),
+        (import_results, "crowd.xlsx", "no workbook", "not an Excel file"),
+        (import_results, "a.txt", "", "unknown file type"),
     ],
 )
-def test_what_holds_no_situations_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
-    path = tmp_path / name
-    path.write_text(content, encoding="utf-8")
+def test_other_files_are_refused(
+    tmp_path: Path, read: Callable[[Path], object], name: str, content: str, said: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=said):
-        read_situations(path)
+        read(tmp_path / name)
+    with pytest.raises(UserError, match="no such file"):
+        read(tmp_path / "none.csv")
 
 
 def test_situations_are_chosen_by_emotion_and_number() -> None:
-    chosen = choose_situations(read_situations(), emotions=("jealous",), per_factor=2)
+    chosen = situations.choose_situations(read_situations(), emotions=("jealous",), per_factor=2)
     assert [item.id for item in chosen[:3]] == ["Jealousy-0/own-0", "Jealousy-0/own-1", "Jealousy-1/own-0"]
     assert len(chosen) == 8
     with pytest.raises(UserError, match="no situations for 'Joy'"):
-        choose_situations(read_situations(), emotions=("Joy",))
+        situations.choose_situations(read_situations(), emotions=("Joy",))

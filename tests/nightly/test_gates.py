@@ -15,7 +15,6 @@ from histories import make_change
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
 from empathy_judge.calibration.monitoring.confidence_sequence import night_variance, recent_change, sum_night
 from empathy_judge.calibration.monitoring.drift import emotion_changes, paired_change
-from empathy_judge.data.errors import UserError
 from empathy_judge.nightly.changes import GateFigure, ModelChange
 from empathy_judge.nightly.gates import EXIT_CODES, CheckedModel, Gate, check_gates, gravest, read_gates
 from empathy_judge.nightly.output import as_annotations, check_outcomes
@@ -66,24 +65,6 @@ def test_a_configuration_is_read_into_gates() -> None:
         ("max_unscored", "", 2),
     ]
     assert read_gates({}) == ()
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ({"good_drop": 5}, "n.toml: unknown gate 'good_drop'; known: good_share_drop"),
-        ({"good_share_drop": {"yesterday": 5}}, "n.toml.good_share_drop: 'yesterday' is not one of baseline"),
-        ({"good_share_drop": -5}, "-5 is not a number from 0 to 100"),
-        ({"bad_share_rise": True}, "True is not a number"),
-        ({"bad_share_rise": "3"}, "'3' is not a number"),
-        ({"max_cost": math.nan}, "nan is not a number that is not negative"),
-        ({"max_unscored": 101}, "from 0 to 100"),
-    ],
-)
-def test_a_wrong_gate_is_refused_with_the_way_out(table: dict[str, object], words: str) -> None:
-    with pytest.raises(UserError) as caught:
-        read_gates(table, place="n.toml")
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +120,6 @@ def test_an_inconclusive_gate_says_how_many_prompts_would_decide_it() -> None:
     assert "unscored: 2.5% tonight, 0.0% before" in result.sentence
     (result,) = check_gates([DROP], [changed(figure(-0.129, 0.031, prompts=64))])
     assert "limit 5; too close to the limit to decide with 64 prompts a night" in result.sentence
-    (result,) = check_gates([DROP], [changed(figure(-0.055, 0.015, prompts=64), unit="conversation")])
-    assert "situations a night would decide it" in result.sentence
 
 
 @pytest.mark.slow
@@ -186,27 +165,21 @@ def test_the_unknown_is_inconclusive_never_a_pass(change: GateFigure) -> None:
 
 
 @pytest.mark.parametrize(
-    ("emotions", "falls", "noise", "found", "said"),
+    ("emotions", "falls", "noise", "count"),
     [
-        (
-            ["sad", "proud", "angry", "lonely"] * 40,
-            {"sad", "lonely"},
-            0.1,
-            {"sad", "lonely"},
-            "significant for",
-        ),
-        (list("abcdefgh"), set("abcdefgh"), 0.02, None, "none significant by itself"),
+        (["sad", "proud", "angry", "lonely"] * 40, ["sad", "lonely"], 0.1, 2),
+        ([*"abcdefgh"], [*"abcdefgh"], 0.02, 3),
     ],
 )
-def test_a_regression_names_the_emotions_it_comes_from(
-    emotions: list[str], falls: set[str], noise: float, found: set[str] | None, said: str
+def test_a_regression_names_the_significant_emotions_or_the_largest(
+    emotions: list[str], falls: list[str], noise: float, count: int
 ) -> None:
     rng = np.random.default_rng(1)
-    apart = noise * rng.standard_normal(len(emotions)) - 0.5 * np.isin(emotions, list(falls))
+    apart = noise * rng.standard_normal(len(emotions)) - 0.5 * np.isin(emotions, falls)
     figure = GateFigure(tonight=paired_change(apart))
     (result,) = check_gates([DROP], [changed(figure, emotions=emotion_changes(apart, emotions))])
-    assert result.outcome == "regression" and said in result.sentence
-    assert set(result.emotions) == found if found else len(result.emotions) == 3
+    assert result.outcome == "regression"
+    assert set(result.emotions) <= set(falls) and len(result.emotions) == count
 
 
 def test_a_stale_calibration_stops_shares_but_not_cost() -> None:

@@ -24,6 +24,7 @@ from empathy_judge.nightly.schema import AnchorResult
 
 pytestmark = pytest.mark.slow  # whole nights; the golden walks have three in the fast tier
 
+LOSSES = ("I lost my job.", "I lost my dog.", "I lost my keys.")
 REGRESSED = frozenset(("bob", feeling) for feeling in CURT)
 
 
@@ -56,15 +57,13 @@ def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: Wo
 
     fallen = live(world, "2026-12-03", curt=REGRESSED)
     assert (fallen.exit_code, fallen.record.status) == (1, "regression")
-    found = {
-        (item.model, item.name): item.emotions for item in fallen.record.gates if item.outcome == "regression"
-    }
+    regressions = [item for item in fallen.record.gates if item.outcome == "regression"]
+    found = {(item.model, item.name): item.emotions for item in regressions}
     assert tuple(sorted(found["bob", "good_share_drop against baseline"])) == CURT
     assert tuple(sorted(found["bob", "good_share_drop against last night"])) == CURT
     assert {model for model, _ in found} == {"bob"}
     shown = sentences(fallen.record)
     assert any("bob: regression: " in said and all(feeling in said for feeling in CURT) for said in shown)
-    assert any("The model changed; no significant change of the judge" in said for said in shown)
     assert fallen.record.judge_moved is None
 
     drifted = live(world, "2026-12-04", shift=0.15)
@@ -98,21 +97,15 @@ def test_a_regression_under_another_judge_is_still_the_models(world: World) -> N
     assert ran.exit_code == 1
     assert found["bob", "good_share_drop against baseline"] == "regression"
     assert found["ann", "good_share_drop against baseline"] == "stale"
-    assert any(
-        said.startswith("bob since baseline (2026-12-01): The judge and the model changed")
-        for said in sentences(ran.record)
-    )
-
-
-def use_another_judge(world: World) -> None:
-    judge = world.folder / "judge.toml"
-    judge.write_text(judge.read_text().replace('"judge"', '"other"'))
+    change = next(item for item in ran.record.changes if item.model == "bob")
+    assert (change.against, change.verdict) == ("baseline", "both")
 
 
 def test_a_new_judge_starts_a_new_baseline(world: World) -> None:
     path = world.write(models=("ann",))
     live(world, "2026-12-01")
-    use_another_judge(world)
+    judge = world.folder / "judge.toml"
+    judge.write_text(judge.read_text().replace('"judge"', '"other"'))
     ran = live(world, "2026-12-02", shift=0.3)
     assert (ran.exit_code, ran.record.judge_moved, ran.record.changes) == (0, None, ())
     assert "earlier nights are not compared" in (ran.record.judge_note or "")
@@ -318,16 +311,10 @@ def test_conversations_in_files_are_scored_whole_and_paired_by_situation(tmp_pat
     for night, reply in (("n1", "That sounds hard, tell me all about it."), ("n2", "Okay.")):
         file = tmp_path / "r" / f"{night}.jsonl"
         file.parent.mkdir(exist_ok=True)
-        texts = [[f"I lost my {thing}.", reply, "It hurts.", reply] for thing in ("job", "dog", "keys")]
-        roles = ("user", "assistant") * 2
-        rows = [
-            {
-                "model": "ann",
-                "messages": [{"role": r, "content": t} for r, t in zip(roles, said, strict=True)],
-            }
-            for said in texts
-        ]
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        answer = {"role": "assistant", "content": reply}
+        second = {"role": "user", "content": "It hurts."}
+        talks = [[{"role": "user", "content": loss}, answer, second, answer] for loss in LOSSES]
+        file.write_text("".join(f"{json.dumps({'model': 'ann', 'messages': talk})}\n" for talk in talks))
         ran = run_night(read_config(path), night=night, clock=lambda: NOW)
     assert (ran.record.unit, ran.record.models[0].n) == ("conversation", 3)
     change = ran.record.changes[0]
