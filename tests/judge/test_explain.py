@@ -57,7 +57,6 @@ class WordJudge(Judge):
         (" Sorry. ", [(" Sorry. ", None)]),
         ("I refuse. A hug.", [("I refuse. ", None), ("A hug.", None)]),
     ],
-    ids=["sentences", "clauses", "words", "one word", "no score"],
 )
 def test_each_part_has_exactly_its_own_effect(reply: str, parts: list[tuple[str, float | None]]) -> None:
     explanation = explain(WordJudge(), Exchange(id="1", prompt="p", response=reply))

@@ -109,9 +109,8 @@ def test_a_kind_reply_in_any_disguise_that_people_see_through_is_english() -> No
         if (changed := rewrite(attack, reply)) and refused(changed.response)
     )
     assert {name for name, count in wrong.items() if count > 0.1 * len(replies)} <= UNREADABLE
-    assert sum(count for name, count in wrong.items() if name not in UNREADABLE) <= 0.005 * len(
-        attacks
-    ) * len(replies)
+    seen = sum(count for name, count in wrong.items() if name not in UNREADABLE)
+    assert seen <= 0.005 * len(attacks) * len(replies)
 
 
 def test_the_judge_gives_the_reason_in_place_of_a_label(shipped: ClassifierJudge, tmp_path: Path) -> None:

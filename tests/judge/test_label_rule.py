@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
+from repository import SAMPLES
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 from empathy_judge.data.judgments import judgment_of_row
@@ -15,7 +15,6 @@ from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.base import load_judge
 
 WEAK_GOOD = dict(zip(LABELS, (0.15, 0.32, 0.53), strict=True))
-SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 EXCHANGE = Exchange(
     id="1",
     prompt="He was eleven.",
@@ -71,7 +70,7 @@ def test_a_likeliest_good_below_the_threshold_is_okay(
 @pytest.mark.parametrize("name", ["classifier", "length", "majority"])
 def test_shipped_judges_label_by_the_rule(name: str) -> None:
     judge = load_judge(name)
-    judgments = [judge.judge(exchange) for exchange in list(read_exchanges(SAMPLES))[:30]]
+    judgments = [judge.judge(exchange) for exchange in list(read_exchanges(SAMPLES / "responses.jsonl"))[:30]]
     assert [item.label for item in judgments] == [label_of(item.probabilities or {}) for item in judgments]
 
 

@@ -40,12 +40,6 @@ def write_decision(name: str, server: ScriptedServer, **options: Any) -> str:
     return write_toml(name, **{**about, **options})
 
 
-def write_cascade(**options: Any) -> str:
-    return write_toml(
-        "cascade.toml", **{"kind": "cascade", "first": "length", "second": "asked.toml", **options}
-    )
-
-
 def score(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["score", *map(str, arguments)], terminal_width=100)
 
@@ -124,14 +118,14 @@ def test_members_share_one_budget_and_a_run_out_of_money_resumes(write_responses
 
 
 def test_versions_follow_members_and_rules() -> None:
-    with ScriptedServer(answer) as server:
-        write_decision("asked.toml", server)
-        panels: list[dict[str, Any]] = [{}, {"combine": "median"}, {"allow_missing": True}]
-        panels += [{"judges": ["majority", "length"]}]
-        cascades: list[dict[str, Any]] = [{}, {"ask_below": 0.7}, {"first": "majority"}]
-        for _ in range(2):
-            versions = {PanelJudge(**{"judges": ["length", "majority"], **each}).version for each in panels}
-            versions |= {load_judge(write_cascade(**each)).version for each in cascades}
+    write_toml("asked.toml", kind="decision", base_url="http://127.0.0.1:9/v1", model="m")
+    panel, cascade = {"judges": ["length", "majority"]}, {"first": "length", "second": "asked.toml"}
+    panels: list[dict[str, Any]] = [{}, {"combine": "median"}, {"allow_missing": True}]
+    panels += [{"judges": ["majority", "length"]}]
+    cascades: list[dict[str, Any]] = [{}, {"ask_below": 0.7}, {"first": "majority"}]
+    for _ in range(2):
+        versions = {PanelJudge(**{**panel, **each}).version for each in panels}
+        versions |= {CascadeJudge(**{**cascade, **each}).version for each in cascades}
     assert len(versions) == 7
 
 

@@ -95,9 +95,8 @@ def test_repeats_are_counted_across_prompts_only() -> None:
     fit = measure_fit(embeddings, np.eye(12)[:11], own, texts)
     assert fit is not None and fit.repeated == pytest.approx(2 / 12)
     embeddings[6] = embeddings[5] + 0.1 * embeddings[7]
-    fit = measure_fit(
-        embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), np.eye(12)[:11], own, texts
-    )
+    alike = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    fit = measure_fit(alike, np.eye(12)[:11], own, texts)
     assert fit is not None and fit.repeated == pytest.approx(4 / 12)
 
 
