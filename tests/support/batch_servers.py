@@ -27,6 +27,7 @@ class BatchServer(ScriptedServer):
         super().__init__(self.serve)
         self.respond = respond
         self.is_done, self.ends_as, self.page = False, "completed", 100
+        self.error = "too many tokens enqueued"  # why a batch failed
         self.files: dict[str, bytes] = {}
         self.batches: list[dict[str, Any]] = []
         self.steps: Counter[str] = Counter()
@@ -78,7 +79,7 @@ class BatchServer(ScriptedServer):
             return
         batch["status"] = self.ends_as
         if self.ends_as == "failed":
-            batch["errors"] = {"data": [{"message": "too many tokens enqueued"}]}
+            batch["errors"] = {"data": [{"message": self.error}]}
             return
         rows = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
         lines = [line for row in rows if (line := self.respond(row)) is not None]

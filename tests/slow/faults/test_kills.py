@@ -130,7 +130,7 @@ def batch(stack: ExitStack) -> Case:
 
     def count() -> int:
         """What is paid for: requests asked directly, and those of every batch."""
-        return len(server.live) + sum(item["request_counts"]["total"] for item in server.batches)
+        return server.steps["ask"] + sum(item["request_counts"]["total"] for item in server.batches)
 
     return Case(
         # Of no known price: what is asked directly costs twice as much, and kills change how much that is.

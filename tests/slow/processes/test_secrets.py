@@ -149,12 +149,12 @@ def test_batches_write_no_key(tmp_path: Path, home: Path, ending: str) -> None:
     with BatchServer(respond) as server:
         server.is_done = True
         server.ends_as = "failed" if ending == "failed" else "completed"
-        server.errors = [f"key {CANARY} is not allowed"]
+        server.error = f"key {CANARY} is not allowed"
         if ending == "refused":
             server.fail = {"submit": [401]}
         write_files(tmp_path, server.base_url, kind="decision")
         run(f"{SCORE} --batch", tmp_path)
-        assert any(headers.get("authorization") == f"Bearer {CANARY}" for headers in server.headers)
+        assert any(call.headers.get("authorization") == f"Bearer {CANARY}" for call in server.calls)
     assert find_leaks(tmp_path) == []
 
 
