@@ -86,7 +86,8 @@ def read_chat(request: ChatRequest) -> Exchange:
 
 def read_format(request: ChatRequest) -> JsonSchema | None:
     """Read the schema of the answer, None for a label; refuse one that no judgment fits."""
-    wanted, schema = request.response_format, None
+    wanted = request.response_format
+    schema: JsonSchema | None = None
     if wanted is not None and wanted.type == "json_schema":
         if wanted.json_schema is None:
             raise _unsupported("response_format", "json_schema: missing")

@@ -5,9 +5,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +45,9 @@ def test_a_path_and_rows_give_the_same_models() -> None:
     assert [row["id"] for row in run.judgments()] == [row["id"] for row in ROWS]
     sums = [row["bad"] + row["okay"] + row["good"] for row in run.judgments()]
     assert sums == pytest.approx([1] * len(ROWS), abs=1e-5)
-    assert run.models[0].model in repr(run) and run.models[0].model in run._repr_html_()
-
-
-def test_html_is_escaped() -> None:
-    run = ej.score([{**row, "model": "<b>"} for row in made_rows(LONG)], judge="length")
-    assert "&lt;b&gt;" in run._repr_html_() and "<b>" not in run._repr_html_()
+    assert run.models[0].model in repr(run)
+    shown = ej.score([{**row, "model": "<b>"} for row in ROWS], judge="length")._repr_html_()
+    assert "&lt;b&gt;" in shown and "<b>" not in shown
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -67,6 +63,8 @@ def test_frames_are_read_and_given_back(library: str) -> None:
     assert [*run.frame["good"]] == pytest.approx([row["good"] for row in run.judgments()])
     if library == "pandas":
         assert run.frame.index.equals(frame.index)
+        with pytest.raises(TypeError, match="not Series"):
+            ej.score(frame["response"])
 
 
 def test_compare_takes_runs_files_and_rows() -> None:
@@ -99,6 +97,8 @@ def test_calibrate_compares_judges_and_saves_the_report() -> None:
         (lambda: ej.score(RESPONSES, judge="lenght"), "did you mean 'length'"),
         (lambda: ej.score(RESPONSES, limit=0), "limit: expected 1 or more"),
         (lambda: ej.score([{"prompt": "I won!"}]), "response"),
+        (lambda: ej.JudgeClient("lenght"), "did you mean 'length'"),
+        (lambda: ej.JudgeClient("length").judge(" ", "Lovely!"), "prompt: missing or empty"),
         (lambda: ej.compare("missing.jsonl"), "missing.jsonl: no such file"),
         (lambda: ej.compare(RATED_MODELS, baseline="m0"), "table of ratings"),
         (lambda: ej.compare(RESPONSES, judge="length", baseline="nobody"), "nobody"),
@@ -116,12 +116,6 @@ def test_other_types_are_refused(data: Any) -> None:
         ej.score(data)
 
 
-def test_a_column_is_no_list_of_paths() -> None:
-    pandas = pytest.importorskip("pandas")
-    with pytest.raises(TypeError, match="not Series"):
-        ej.score(pandas.DataFrame(ROWS)["response"])
-
-
 def test_a_notebook_without_widgets_gets_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert ej.score(ROWS, judge="length").models
@@ -134,16 +128,12 @@ def test_threads_that_score_the_same_replies_get_equal_results() -> None:
 
 
 def test_an_interrupted_call_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def interrupt(*_: Any, **__: Any) -> Iterator[Callable[[int, int], None]]:
-        def on_progress(done: int, total: int) -> None:
-            if done == 7:
-                raise KeyboardInterrupt
-
-        yield on_progress
+    def on_progress(done: int, total: int) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("empathy_judge.api.progress", interrupt)
+        patched.setattr("empathy_judge.api.progress", lambda *_, **__: nullcontext(on_progress))
         ej.score(ROWS, judge="length", out="run")
     saved = Path("run/journal.jsonl").read_text(encoding="utf-8").splitlines()
     assert 7 <= len(saved) < len(ROWS)
@@ -207,13 +197,6 @@ def test_worker_processes_do_not_run_the_script_again(tmp_path: Path) -> None:
     assert run_in(make_project(tmp_path / "project"), code) == [1, 2]
 
 
-def test_commands_run_in_a_project_with_packages_of_our_names(tmp_path: Path) -> None:
-    code = "import sys; sys.argv[1:] = ['train', '--help']\nimport training; assert training.OWN\n"
-    code += "from empathy_judge.commands.main import main\n"
-    code += "try:\n    main()\nexcept SystemExit as done:\n    print(); print(done.code)"
-    assert run_in(make_project(tmp_path / "project"), code) == 0
-
-
 @pytest.mark.slow
 def test_a_wrong_argument_is_a_type_error_for_mypy(tmp_path: Path) -> None:
     subprocess.run(["make", "-s", "build/types"], cwd=ROOT, check=True)
@@ -247,14 +230,6 @@ def test_the_notebooks_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "examples")
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    imported = {
-        name.name.partition(".")[0]
-        for source in sources
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Import)
-        for name in node.names
-    }
-    assert imported - sys.stdlib_module_names == {"empathy_judge"}
     names: dict[str, Any] = {}
     shown = [run_cell(source, names) for source in sources]
     assert sum(isinstance(value, ej.ResultTable) for value in shown) >= 4

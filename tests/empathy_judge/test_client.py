@@ -41,19 +41,14 @@ def test_a_server_and_this_process_give_equal_judgments(length: ej.JudgeClient) 
         remote.judge("I won!", "Lovely!")
 
 
-@pytest.mark.slow
-def test_the_figures_are_those_of_score(tmp_path: Path) -> None:
-    rows = [
-        *(row for row in ROWS if row["model"] == "demo-warm"),
-        {**ROWS[0], "id": "code", "response": "0" * 40},
-    ]
-    run = ej.score(rows, out=tmp_path / "run")
-    judge = ej.JudgeClient()
-    judged = judge.judge_all(rows)
-    written = (tmp_path / "run" / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
+def test_the_figures_are_those_of_score(length: ej.JudgeClient, tmp_path: Path) -> None:
+    rows = [*ROWS[:40], {**ROWS[0], "id": "empty", "response": "0" * 40}]
+    run = ej.score(rows, "length", out=tmp_path / "run")
+    assert run.folder is not None
+    written = (run.folder / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
+    judged = length.judge_all(rows)
     assert [json.loads(json.dumps(dict(item.row))) for item in judged] == list(map(json.loads, written))
-    assert judged[-1].unscored
-    assert judge.shares(judged) == [*run.models]
+    assert length.shares(judged) == [*run.models]
 
 
 def test_threads_share_a_judge_and_each_gets_its_own_answer(length: ej.JudgeClient) -> None:
@@ -63,13 +58,6 @@ def test_threads_share_a_judge_and_each_gets_its_own_answer(length: ej.JudgeClie
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(ask, range(1, 60)))
     assert together == [ask(count) for count in range(1, 60)]
-
-
-def test_an_error_names_the_problem(length: ej.JudgeClient) -> None:
-    with pytest.raises(ej.UserError, match="prompt: missing or empty"):
-        length.judge(" ", "Lovely!")
-    with pytest.raises(ej.UserError, match=r"unknown judge 'lenght'.* did you mean 'length'"):
-        ej.JudgeClient("lenght")
 
 
 def all_messages(error: BaseException | None) -> str:

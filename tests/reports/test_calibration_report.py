@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from calibrated import (
-    GOOD_SHARES,
     calibrate_world,
     make_world,
     on_five_levels,
@@ -24,7 +23,6 @@ from calibrated import (
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
 from empathy_judge.calibration.fit import CalibrationReport
 from empathy_judge.data.records import to_plain
-from empathy_judge.data.text import percent
 from empathy_judge.reports.calibration.calibration_page import write_report
 from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, visible
 
@@ -184,18 +182,6 @@ def test_every_figure_in_the_tables_is_the_results(written: tuple[str, str, Any]
     assert checked > 150
 
 
-def test_a_models_row_says_its_corrected_shares(written: tuple[str, str, Any]) -> None:
-    html, markdown, plain = written
-    for model in plain["models"]:
-        for level in model["corrected"].values():
-            text = percent(level)
-            assert text in html and text.replace("[", "\\[").replace("]", "\\]") in markdown
-    assert {model["model"]: model["how"] for model in plain["models"]} == {
-        **dict.fromkeys(GOOD_SHARES, "ratings"),
-        "dot": "line",
-    }
-
-
 def test_the_json_is_the_result_and_a_verdict(tmp_path: Path, written: tuple[str, str, Any]) -> None:
     _, _, plain = written
     assert write(one_rater(), tmp_path) == written
@@ -253,14 +239,11 @@ def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:
 
 
 def test_degenerate_drawings() -> None:
-    about = {"name": "a", "title": "t"}
     nothing = Line(name="a", figure="undefined", marks=(Mark("judge", None),))
-    for lines in ([], [nothing]):
-        assert "<title" in dot_plot("c", lines, tick=str, **about).svg
     point = Line(name="a", figure="1", marks=(Mark("judge", Estimate(1.0, Interval(1.0, 1.0))),))
-    assert "nan" not in dot_plot("c", [point], tick=str, **about).svg
     banded = Line(name="a", figure="1", marks=(), band=(-math.inf, 0.1))
-    assert "inf" not in dot_plot("c", [banded], tick=str, **about).svg
+    for lines in ([], [nothing], [point], [banded]):
+        assert not re.search("nan|inf", dot_plot("c", lines, tick=str, name="a", title="t").svg)
     for values in ([], [UNDEFINED], [Estimate(0.5, None)], [Estimate(0.5, Interval(0.5, 0.5)), UNDEFINED]):
         labels = [f"night {number}" for number in range(len(values))]
         drawn = line_chart("c", labels, values, name="a", title="t", tick=str, show=str).svg
