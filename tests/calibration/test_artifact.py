@@ -6,14 +6,8 @@ from datetime import date
 
 import pytest
 
-from empathy_judge.calibration.artifact import (
-    FORMAT,
-    Calibration,
-    JudgeIdentity,
-    misfit,
-    read_calibration,
-    write_calibration,
-)
+from empathy_judge.calibration import artifact
+from empathy_judge.calibration.artifact import Calibration, read_calibration, write_calibration
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS
@@ -69,7 +63,7 @@ def test_tampering_is_refused(tmp_path) -> None:
         (b'{"format": 1, "digest": NaN}', "damaged"),
         (b"[]", "not a calibration"),
         (b'{"judge": "x"}', "not a calibration"),
-        (b'{"format": 1, "digest": ""}', f"this version reads {FORMAT}; run `calibrate` again"),
+        (b'{"format": 1, "digest": ""}', f"this version reads {artifact.FORMAT}; run `calibrate` again"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_name(tmp_path, content: bytes | None, says: str) -> None:
@@ -102,6 +96,7 @@ def test_a_field_of_the_wrong_kind_is_named(tmp_path) -> None:
     ],
 )
 def test_it_says_when_it_does_not_fit(change, today: date, columns, says: str | None) -> None:
-    judge = replace(JudgeIdentity(name="default", version="1.2", rubric="ab12"), **change)
-    reason = misfit(replace(MADE, calibrated_models=dict.fromkeys(columns, GOOD)), judge, today=today)
+    judge = replace(artifact.JudgeIdentity(name="default", version="1.2", rubric="ab12"), **change)
+    made = replace(MADE, calibrated_models=dict.fromkeys(columns, GOOD))
+    reason = artifact.misfit(made, judge, today=today)
     assert reason is None if says is None else says in reason

@@ -105,8 +105,7 @@ def test_planted_biases_are_measured_and_told_apart() -> None:
 
 def test_a_smaller_study_could_not_have_found_what_a_larger_one_rules_out() -> None:
     rng = np.random.default_rng(7)
-    few, (words, _) = draw(rng, raters=12)
-    many, (more, _) = draw(rng, raters=600)
+    (few, (words, _)), (many, (more, _)) = (draw(rng, raters=raters) for raters in (12, 600))
     small, large = audit(few, words=words)[1], audit(many, words=more)[1]
     assert (small.verdict, large.verdict) == ("could not have been found", "none found")
     assert large.detectable < 0.1 < small.detectable

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from simulated_nights import PROMPTS, first_alarm, year
 
-from empathy_judge.calibration.monitoring.confidence_sequence import (
-    RECENT,
-    NightSums,
-    NightVariance,
-    night_variance,
-    recent_change,
-    sum_night,
-)
+from empathy_judge.calibration.monitoring import confidence_sequence
+from empathy_judge.calibration.monitoring.confidence_sequence import RECENT, recent_change, sum_night
 
 
 @pytest.mark.parametrize(
@@ -58,10 +52,10 @@ def test_answers_that_never_vary_are_no_evidence_until_they_do() -> None:
 
 
 def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
-    def variance(**world: float) -> tuple[NightVariance, float]:
+    def variance(**world: float) -> tuple[confidence_sequence.NightVariance, float]:
         nights = year(np.random.default_rng(11), "normal", nights=60, **world)
         ends = recent_change(nights).interval
-        return night_variance(nights), ends.high - ends.low
+        return confidence_sequence.night_variance(nights), ends.high - ends.low
 
     worlds = {}, {"variation": 0.03}, {"drop_at": 30, "drop": 0.1}
     (calm, narrow), (varied, wide), (fallen, _) = (variance(**world) for world in worlds)
@@ -70,10 +64,10 @@ def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
     assert varied.spread == pytest.approx(0.03, rel=0.35)
     assert calm.widening < 1.3 < 1.8 < varied.widening
     assert wide > 1.5 * narrow
-    assert math.isnan(night_variance(()).overdispersion)
+    assert math.isnan(confidence_sequence.night_variance(()).overdispersion)
 
 
 @pytest.mark.parametrize("nights", [[], [sum_night([])], [sum_night([0.3])], [sum_night([])] * 2])
-def test_too_little_is_undefined(nights: list[NightSums]) -> None:
+def test_too_little_is_undefined(nights: list[confidence_sequence.NightSums]) -> None:
     assert recent_change(nights).interval is None
-    assert night_variance(nights).widening == 1.0
+    assert confidence_sequence.night_variance(nights).widening == 1.0

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from simulated_ratings import World, draw_models
 
 from empathy_judge.calibration.comparison.verdicts import ratings_of_each
-from empathy_judge.calibration.shares.correction import (
-    MEAN,
-    ModelCorrection,
-    calibrated_models,
-    correct,
-    project,
-)
+from empathy_judge.calibration.shares import correction
+from empathy_judge.calibration.shares.correction import MEAN, ModelCorrection, calibrated_models
 from empathy_judge.calibration.shares.model_table import fit_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from empathy_judge.calibration.shares.transport import refusal
@@ -25,7 +20,7 @@ from empathy_judge.data.records import LABELS
 def by_each_other(
     models: dict[str, RatedModel], names: tuple[str, ...] = LABELS
 ) -> tuple[ModelCorrection, ...]:
-    return correct(models, calibrated=calibrated_models(models), names=names)
+    return correction.correct(models, calibrated=calibrated_models(models), names=names)
 
 
 def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> RatedModel:
@@ -97,9 +92,9 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6))
 def test_projected_shares_are_shares(values: list[float]) -> None:
-    shares = project(np.array(values))
+    shares = correction.project(np.array(values))
     assert shares.sum() == pytest.approx(1) and (shares >= 0).all()
-    np.testing.assert_allclose(project(shares), shares, atol=1e-12)
+    np.testing.assert_allclose(correction.project(shares), shares, atol=1e-12)
 
 
 def test_planning_follows_the_textbook() -> None:
@@ -134,7 +129,7 @@ def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibra
     judged = next(iter(models.values())).judged
     none = {"item": np.zeros(0, dtype=np.intp), "value": np.zeros((0, 3)), "cluster": np.zeros(0, dtype=str)}
     alike = RatedModel(judged=np.repeat(judged.mean(axis=0)[None], replies, axis=0), **none)
-    (row,) = correct({"new": alike}, calibrated=lines)
+    (row,) = correction.correct({"new": alike}, calibrated=lines)
     if replies < 10:
         assert (row.how, row.corrected) == ("refused", {}) and row.reason
         return

@@ -3,20 +3,15 @@
 import numpy as np
 import pytest
 
+from empathy_judge.calibration.monitoring import drift
 from empathy_judge.calibration.monitoring.confidence_sequence import NIGHTS
-from empathy_judge.calibration.monitoring.drift import (
-    Drift,
-    DriftSource,
-    emotion_changes,
-    paired_change,
-    split_change,
-)
+from empathy_judge.calibration.monitoring.drift import emotion_changes, split_change
 from empathy_judge.data.records import EMOTIONS, to_plain
 
 ANCHORS, PROMPTS = 60, 160
 
 
-def world(rng: np.random.Generator, *, judge: float = 0.0, model: float = 0.0) -> Drift:
+def world(rng: np.random.Generator, *, judge: float = 0.0, model: float = 0.0) -> drift.Drift:
     """A night after which the judge and the model moved by so much, the judge unevenly."""
     before = rng.beta(3, 2, size=ANCHORS)
     uneven = 0.08 if judge else 0.0
@@ -35,7 +30,7 @@ def world(rng: np.random.Generator, *, judge: float = 0.0, model: float = 0.0) -
         (-0.1, -0.1, "both"),
     ],
 )
-def test_the_one_that_moved_is_named(judge: float, model: float, verdict: DriftSource) -> None:
+def test_the_one_that_moved_is_named(judge: float, model: float, verdict: drift.DriftSource) -> None:
     rng = np.random.default_rng(1)
     found = [world(rng, judge=judge, model=model).verdict for _ in range(200)]
     assert found.count(verdict) >= 0.93 * 200
@@ -67,7 +62,7 @@ def test_looks_on_many_nights_widen_a_nights_interval() -> None:
     for _ in range(20):
         nights = 0.2 * rng.standard_normal((NIGHTS, PROMPTS))
         for looks in alarms:
-            found = (paired_change(night, looks=looks).interval for night in nights)
+            found = (drift.paired_change(night, looks=looks).interval for night in nights)
             alarms[looks] += any(not ends.low <= 0 <= ends.high for ends in found)
     assert alarms[1] == 20 and alarms[NIGHTS] <= 3
 

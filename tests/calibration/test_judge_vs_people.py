@@ -19,13 +19,7 @@ from empathy_judge.data.records import to_plain
 
 
 def some_paired(
-    seed: int,
-    rows: int = 90,
-    levels: int = 3,
-    *,
-    raters: int = 15,
-    batches: int = 0,
-    is_coarse: bool = False,
+    seed: int, rows: int = 90, levels: int = 3, *, raters: int = 15, batches: int = 0, is_coarse: bool = False
 ) -> Paired:
     """A middling judge of three models; `is_coarse`: it gives whole scores and no probabilities."""
     rng = np.random.default_rng(seed)

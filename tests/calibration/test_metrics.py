@@ -12,17 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from empathy_judge.calibration.agreement.metrics import (
-    LEAST_PROBABILITY,
-    TABLE_STATISTICS,
-    alpha_of,
-    auc_of,
-    from_table,
-    kendall,
-    library_value,
-    log_losses,
-    spearman_of,
-)
+from empathy_judge.calibration.agreement import metrics as ours
 from empathy_judge.calibration.bootstrap import Statistic, mean_of, value_of
 from empathy_judge.calibration.estimate import Floats
 
@@ -73,7 +63,7 @@ def same(values: list[int]) -> Rows:
 
 
 def of_table(name: str) -> Callable[[Rows], Statistic]:
-    return lambda rows: from_table(TABLE_STATISTICS[name], rows.rating, rows.label, rows.levels)
+    return lambda rows: ours.from_table(ours.TABLE_STATISTICS[name], rows.rating, rows.label, rows.levels)
 
 
 METRICS = {  # our statistic, and the library's value
@@ -97,17 +87,17 @@ METRICS = {  # our statistic, and the library's value
         ),
     ),
     "spearman": (
-        lambda rows: spearman_of(rows.rating.astype(float), rows.score),
+        lambda rows: ours.spearman_of(rows.rating.astype(float), rows.score),
         lambda rows: stats.spearmanr(rows.rating, rows.score).statistic,
     ),
     "auc": (
-        lambda rows: auc_of(rows.rating == rows.levels, rows.probabilities[:, -1]),
+        lambda rows: ours.auc_of(rows.rating == rows.levels, rows.probabilities[:, -1]),
         lambda rows: metrics.roc_auc_score(rows.rating == rows.levels, rows.probabilities[:, -1]),
     ),
     "log_loss": (
-        lambda rows: mean_of(log_losses(rows.rating, rows.probabilities)),
+        lambda rows: mean_of(ours.log_losses(rows.rating, rows.probabilities)),
         lambda rows: metrics.log_loss(
-            rows.rating, np.maximum(rows.probabilities, LEAST_PROBABILITY), labels=rows.scale
+            rows.rating, np.maximum(rows.probabilities, ours.LEAST_PROBABILITY), labels=rows.scale
         ),
     ),
 }
@@ -151,18 +141,18 @@ def test_perfect_agreement_one_level_and_no_rows(name: str) -> None:
 def test_the_library_s_value_is_undefined_where_ours_is(rating: list[int]) -> None:
     for label in (rating, [3] * len(rating), [1] * len(rating)):
         rated, given = np.array(rating, dtype=np.intp), np.array(label, dtype=np.intp)
-        ours = {name: from_table(item, rated, given, 3) for name, item in TABLE_STATISTICS.items()}
-        for name, statistic in {**ours, "spearman": spearman_of(rated, given)}.items():
+        made = {name: ours.from_table(item, rated, given, 3) for name, item in ours.TABLE_STATISTICS.items()}
+        for name, statistic in {**made, "spearman": ours.spearman_of(rated, given)}.items():
             expected = value_of(statistic, len(rated))
-            assert library_value(name, rated, given, 3) == pytest.approx(expected, nan_ok=True)
+            assert ours.library_value(name, rated, given, 3) == pytest.approx(expected, nan_ok=True)
 
 
 def test_models_are_ranked_as_scipy_ranks_them() -> None:
     rng = np.random.default_rng(0)
     people, judge = rng.integers(1, 6, size=(2, 30, 7)).astype(float)
     theirs = [stats.kendalltau(one, two).statistic for one, two in zip(people, judge, strict=True)]
-    assert kendall(people, judge) == pytest.approx(theirs, nan_ok=True)
-    assert np.isnan(kendall(np.ones((1, 1)), np.ones((1, 1)))).all()
+    assert ours.kendall(people, judge) == pytest.approx(theirs, nan_ok=True)
+    assert np.isnan(ours.kendall(np.ones((1, 1)), np.ones((1, 1)))).all()
 
 
 def counted(table: Floats, levels: int) -> Floats:
@@ -179,12 +169,12 @@ def test_alpha_of_many_raters_with_gaps() -> None:
             [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, _],
         ]
     )
-    assert alpha_of(counted(published, 5)) == pytest.approx(0.815, abs=0.0005)
+    assert ours.alpha_of(counted(published, 5)) == pytest.approx(0.815, abs=0.0005)
     for seed in range(4):
         rng = np.random.default_rng(seed)
         table = np.clip(rng.integers(1, 5, 40) + rng.integers(-1, 2, (6, 40)), 1, 4).astype(float)
         table[rng.random(table.shape) < 0.4] = np.nan
         theirs = krippendorff.alpha(table, level_of_measurement="ordinal", value_domain=[1, 2, 3, 4])
-        assert alpha_of(counted(table, 4)) == pytest.approx(theirs, abs=1e-9)
+        assert ours.alpha_of(counted(table, 4)) == pytest.approx(theirs, abs=1e-9)
     for table in ([[1.0], [_]], [[2.0, 2.0], [2.0, 2.0]], [[1.0, _], [_, 2.0]], np.full((3, 4), _)):
-        assert math.isnan(alpha_of(counted(np.asarray(table), 2)))
+        assert math.isnan(ours.alpha_of(counted(np.asarray(table), 2)))

@@ -68,7 +68,7 @@ def test_the_curve_has_the_bins_of_the_calibration_error() -> None:
 
 def test_clustered_shares_allow_for_clusters() -> None:
     hits, alone, together = np.repeat([True, False] * 20, 5), np.arange(200), np.repeat(np.arange(40), 5)
-    one, two = clustered_share(hits, alone).interval, clustered_share(hits, together).interval
+    one, two = (clustered_share(hits, clusters).interval for clusters in (alone, together))
     assert two.high - two.low > 2 * (one.high - one.low)  # the design effect is 5
     sure = clustered_share(np.ones(30, dtype=bool), np.arange(30))
     assert sure.value == 1 and 0.8 < sure.interval.low < 0.95
