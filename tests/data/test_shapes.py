@@ -121,12 +121,7 @@ NODES = {
     "3": node("2", "user", CAT),
     "4": node("3", "assistant", SORRY),
 }
-EXPORTED: dict[str, Any] = {
-    "title": "A boat",
-    "id": "c1",
-    "conversation_id": "c1",
-    "default_model_slug": "auto",
-}
+EXPORTED: dict[str, Any] = {"id": "c1", "conversation_id": "c1", "default_model_slug": "auto"}
 EXPORTED |= {"current_node": "4", "mapping": NODES}
 RENAMED = ", repeated ids extended by the model's name"
 WHOLE = "messages, whole conversations"

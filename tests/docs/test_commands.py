@@ -34,13 +34,17 @@ def command_lines() -> Iterator[tuple[str, str]]:
 
 
 def test_every_command_line_is_taken() -> None:
-    refused = {}
-    for place, line in set(command_lines()):
+    lines, refused = set(command_lines()), {}
+    commands = {line.split()[0] for _, line in lines if line}
+    assert {"score", "calibrate", "compare", "train", "nightly", "import"} <= commands
+    for place, line in lines:
         try:
             _parse(cli.main, _words(line))
         except (click.ClickException, LookupError) as error:
             refused[f"{place}: {line}"] = str(error)
     assert not refused
+    with pytest.raises(click.NoSuchOption):
+        _parse(cli.main, ["score", "responses.jsonl", "--juge", "length"])
 
 
 def _words(line: str) -> list[str]:
@@ -83,30 +87,16 @@ def test_the_page_for_assistants_names_the_main_commands_and_every_exit_code(fil
     assert re.findall(r"^\| (\d+) \|", said.output, re.MULTILINE) == list(dict.fromkeys(codes))
 
 
-def test_the_lines_are_found() -> None:
-    commands = {line.split()[0] for _, line in command_lines() if line}
-    assert {"score", "calibrate", "compare", "train", "nightly", "import"} <= commands
-    with pytest.raises(click.NoSuchOption):
-        _parse(cli.main, ["score", "responses.jsonl", "--juge", "length"])
-
-
 def test_every_target_of_make_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {
-        target
-        for page in PAGES
-        for target in re.findall(r"(?:`|^\$ |^)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    assert {"demo", "install"} <= named
-    assert not named - targets
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert (
+        {"demo", "install"} <= set(re.findall(r"(?:`|^\$ |^)make ([a-z]+)", pages, re.MULTILINE)) <= targets
+    )
 
 
 def test_the_extras_that_pages_install_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = {
-        extra
-        for page in PAGES
-        for extras in re.findall(r"\.\[([a-z,]+)\]", page.read_text(encoding="utf-8"))
-        for extra in extras.split(",")
-    }
-    assert asked and asked <= set(project["optional-dependencies"])
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    asked = set(",".join(re.findall(r"\.\[([a-z,]+)\]", pages)).split(","))
+    assert asked <= set(project["optional-dependencies"])

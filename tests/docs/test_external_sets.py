@@ -46,28 +46,15 @@ def test_a_judge_scores_the_sets_once_and_no_text_is_stored(
     assert module.external_sets() == module.NOT_MEASURED
     module.measure_external_sets(tmp_path)
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in module.external_sets().split("\n")]
-    assert [row[:3] for row in table[2:]] == [
-        ["resort", "25", "**classifier**"],
-        ["resort", "25", "**classifier-large**"],
-        ["resort", "25", "counting words"],
-        ["resort", "25", "one psychologist, by the other"],
-        ["empo", "30", "**classifier**"],
-        ["empo", "30", "**classifier-large**"],
-        ["empo", "30", "counting words"],
-    ]
+    parties = ("**classifier**", "**classifier-large**", "counting words")
+    expected = [["resort", "25", party] for party in (*parties, "one psychologist, by the other")]
+    assert [row[:3] for row in table[2:]] == expected + [["empo", "30", party] for party in parties]
     assert float(table[2][3].split()[0]) > 0.8 and float(table[6][5].split()[0]) > 0.8
     text = module.FILE.read_text(encoding="utf-8")
     assert WARM not in text and "rain" not in text and judge.count == 120
     module.measure_external_sets(tmp_path)
     assert judge.count == 120 and module.FILE.read_text(encoding="utf-8") == text
-
-
-def test_predictions_of_another_judge_are_not_shown_but_replaced(
-    fill: ModuleType, judge: StubJudge, tmp_path: Path
-) -> None:
-    module = fill.external_figures
-    module.measure_external_sets(tmp_path)
-    content = json.loads(module.FILE.read_text(encoding="utf-8"))
+    content = json.loads(text)  # predictions of another judge are not shown, but replaced
     other = {**content, "classifier": {**content["classifier"], "weights": "another"}}
     module.FILE.write_text(json.dumps(other), encoding="utf-8")
     assert list(module.read_stored()) == ["classifier-large"]

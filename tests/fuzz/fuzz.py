@@ -43,6 +43,8 @@ REPLIES: Final = [
     {"id": f"r{number}", "prompt": "I lost my keys.", "response": text, "model": f"m{number % 2}"}
     for number, text in enumerate(("Oh no!", "Look again.", "Where were you last?", "So what?"))
 ]
+RATED: Final = [{"id": row["id"], "rater": n, "rating": 1 + n} for row in REPLIES for n in range(3)]
+SCORED: Final = [row | {"score": 1 + n % 3} for n, row in enumerate(REPLIES)]
 VALUES: Final[tuple[Any, ...]] = (
     *(None, True, 0, -1, 3, 1.5, 10**30, -(2**63), 1e308, 1e-320, float("nan"), float("inf"), "", " ", "1"),
     *("nan", "Good", "\x00", "\ud800", "\u202e", "\u0662", "é", "²", "1e999", "a" * 300),
@@ -140,15 +142,8 @@ COMMANDS: Final[dict[str, str]] = {
 def try_command(name: str, data: bytes) -> bool:
     """Run the command on the input; return whether it took it. A traceback is raised."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        write_rows(Path("replies.jsonl"), REPLIES)
-        numbered = [(row, number) for row in REPLIES for number in range(3)]
-        write_rows(
-            Path("ratings.jsonl"), ({"id": row["id"], "rater": n, "rating": 1 + n} for row, n in numbered)
-        )
-        scores = (
-            {"id": row["id"], "model": row["model"], "score": 1 + n % 3} for n, row in enumerate(REPLIES)
-        )
-        write_rows(Path("own-scores.jsonl"), scores)
+        for table, rows in (("replies", REPLIES), ("ratings", RATED), ("own-scores", SCORED)):
+            write_rows(Path(f"{table}.jsonl"), rows)
         path = Path(name)
         if COMMANDS[name].endswith(" run"):
             path = Path(shutil.copytree(_run_folder(), "run"), name)
