@@ -60,21 +60,19 @@ def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: 
 
 def make_alignment_page(result: Alignment) -> Page:
     """Make the page of a result."""
-    facts = []
+    points = [*READING, *result.notes]
     if overall := result.people.get("Overall"):
         changes = " / ".join(
             number(overall.norms[affect].change, 2, sign=True) for affect in alignment.AFFECTS
         )
-        facts.append(("People's change", changes, f"positive / negative, {overall.people:,} people"))
+        points.insert(0, f"People's change, positive / negative: {changes} ({overall.people:,} people).")
     sections = [_model_section(model, index) for index, model in enumerate(result.models, start=1)]
-    points = (*READING, *result.notes)
-    reading = Section(name="reading", title="How to read this", short="Reading", points=points)
+    reading = Section(name="reading", title="How to read this", short="Reading", points=tuple(points))
     return Page(
         kind="Alignment report",
         title=TITLE,
         subtitle=_subtitle(result),
         verdict=tuple(_verdict(result)) or ("No model here can be compared with people.",),
-        facts=tuple(facts),
         sections=(*sections, reading),
         foot="All figures are in report.json beside this page.",
     )
