@@ -1,11 +1,8 @@
 """Faults on purpose: the command line in a process that dies, or whose disk fails, at a chosen step.
 
 A step is whatever the command does to its folder: opening a file to write, a line of a journal, a sync, a
-rename, a removal, a statement to the database. Undisturbed runs tell how many there are; a fault is then put
-at any of them. The processes are forked from one that has loaded everything, so that a hundred kills take
-seconds and not minutes.
-
-`python tests/support/faults.py MODULE...` is that process: orders are lines of JSON, each answered by one.
+rename, a removal, a statement to the database. The processes are forked from one that has loaded everything,
+`python tests/support/faults.py MODULE...`: its orders are lines of JSON, each answered by one.
 """
 
 import errno
@@ -19,7 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -66,8 +63,8 @@ class Ended(NamedTuple):
         return self.code in (2, 4, 5) and is_reported and "Traceback" not in self.err
 
 
-class Nursery:
-    """The process from which all others are forked."""
+class Nursery(AbstractContextManager["Nursery"]):
+    """The process from which all others are forked; it ends with its `with` block."""
 
     def __init__(self, *modules: str) -> None:
         env = {key: value for key, value in os.environ.items() if key not in HIDDEN}
@@ -102,20 +99,9 @@ class Nursery:
         assert answer, "the nursery has died"
         return json.loads(answer)
 
-    def close(self) -> None:
-        """End the process."""
+    def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.communicate(timeout=120)
-
-
-@contextmanager
-def open_nursery(*modules: str) -> Iterator[Nursery]:
-    """Yield a nursery that has loaded these modules besides; it ends with the `with` block."""
-    nursery = Nursery(*modules)
-    try:
-        yield nursery
-    finally:
-        nursery.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +122,7 @@ class Case:
 
     def found(self, folder: Path) -> dict[str, str]:
         """Return every result as text, but for times and what differs by design."""
-        paths = [
-            path for name in self.results for path in (folder / name, *sorted((folder / name).rglob("*")))
-        ]
+        paths = [path for name in self.results for path in (folder / name, *(folder / name).rglob("*"))]
         files = [path for path in paths if path.is_file() and path.name not in ("lock", "batch.json")]
         named = {str(path.relative_to(folder)): path for path in files}
         return {name: self.read.get(name, read_untimed)(path) for name, path in named.items()}
@@ -195,21 +179,20 @@ class Campaign:
         raise AssertionError(f"{self.case.name}: killed {killed} times, not {wanted}")
 
     def kill(self, seed: int, *, times: int = 2) -> int:
-        """Kill it here and there; then the same command has to end as the undisturbed one did.
+        """Kill it here and there, then run it undisturbed; return how often it was killed.
 
-        Every other seed kills from outside at some time, so within what no step marks, such as a commit of
-        the database. Returns how often it was killed.
+        Every other seed kills from outside at some time, so within what no step marks, such as a commit.
         """
         chance, before, story = Random(f"{self.case.name} {seed}"), self.case.calls(), list[str]()
         folder, left = self.new_folder(), 1.0  # how much of the whole is still to do, if all is resumed
         for _ in range(times):
-            place = chance.random() * left
-            when = {"after": place * self.seconds} if seed % 2 else {"at": int(place * self.steps)}
+            part = chance.random() * left
+            when = {"after": part * self.seconds} if seed % 2 else {"at": int(part * self.steps)}
             fault = {"kind": "kill", "torn": chance.random(), **when}
             ended = self.nursery.run(folder, *self.case.arguments, fault=fault)
             if ended.code != -signal.SIGKILL:
                 break  # so much was done before that this step did not come any more
-            left -= place
+            left -= part
             story.append(ended.last)
         self.finish(folder, story, before=before, spare=len(story) * self.case.in_flight)
         return len(story)
@@ -248,11 +231,8 @@ class Campaign:
         assert again <= 0, f"{self.case.name}: {story}: {again} calls are made again"
 
 
-# The nursery's own side: all below runs in a process of its own.
-
-
 class Steps:
-    """Counts what a process does to its folder, and puts the fault where it was asked for."""
+    """Counts what a forked process does to its folder, and puts the fault where it was asked for."""
 
     def __init__(self, folder: str, fault: Fault, log: int) -> None:
         self.folder, self.fault, self.log, self.count = folder, fault, log, 0

@@ -19,11 +19,12 @@ import httpx
 import pytest
 from batch_servers import BatchServer
 from click.testing import CliRunner
-from faults import SEEDS, Campaign, Case, Nursery, open_nursery, seeds
+from faults import SEEDS, Campaign, Case, Nursery, seeds
 from histories import write_history
 from nightly_world import World
 from rating_plans import make_plan
 from repository import TESTS
+from rows import make_rows
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 from empathy_judge.commands.main import main
@@ -44,7 +45,7 @@ RATED = {"ada": (1, 5, 14), "bea": (4, 6, 10), "cyd": (6, 7, 7), "dot": (9, 6, 5
 @pytest.fixture(scope="module")
 def nurseries() -> Iterator[tuple[Nursery, Nursery]]:
     modules = (*(f"empathy_judge.{name}" for name in LOADED.split()), *LIBRARIES)
-    with open_nursery(*modules) as first, open_nursery(*modules) as second:
+    with Nursery(*modules) as first, Nursery(*modules) as second:
         yield first, second
 
 
@@ -53,16 +54,7 @@ def write_toml(path: Path, **options: Any) -> None:
 
 
 def write_responses(folder: Path) -> None:
-    rows = (
-        {
-            "id": f"r{n}",
-            "model": f"m{n % 2}",
-            "prompt": f"prompt {n // 2}",
-            "response": "sorry " * (1 + n % 5),
-        }
-        for n in range(24)
-    )
-    write_rows(folder / "responses.jsonl", rows)
+    write_rows(folder / "responses.jsonl", make_rows(24))
 
 
 def write_judges(folder: Path, base_url: str) -> None:
@@ -78,21 +70,14 @@ def write_judges(folder: Path, base_url: str) -> None:
 def write_rated(folder: Path) -> None:
     """Write ratings of four models, twenty at a time, and scores of a tool that agree with them."""
     rows = [
-        {
-            "id": f"{model}-{batch}-{n}",
-            "model": model,
-            "rating": rating,
-            "rater": f"{model}{batch}",
-            "batch": batch,
-        }
+        {"id": f"{model}-{batch}-{n}", "model": model, "rating": rating}
         for model, counts in RATED.items()
         for batch in "abcd"
         for n, rating in enumerate(level + 1 for level in range(3) for _ in range(counts[level]))
     ]
-    write_rows(
-        folder / "theirs.jsonl", ({key: row[key] for key in ("id", "model", "rating")} for row in rows)
-    )
-    write_rows(folder / "ratings.jsonl", rows)
+    write_rows(folder / "theirs.jsonl", rows)
+    ratings = ({**row, "rater": row["id"].rpartition("-")[0], "batch": row["id"][4]} for row in rows)
+    write_rows(folder / "ratings.jsonl", ratings)
 
 
 def write_study(folder: Path) -> None:
@@ -127,17 +112,12 @@ def asking(arguments: str, *, each: int = 1, script: Callable[[Call], Answer] = 
 def batch(stack: ExitStack) -> Case:
     server = stack.enter_context(BatchServer())
     server.is_done = True
-
-    def count() -> int:
-        """What is paid for: requests asked directly, and those of every batch."""
-        return server.steps["ask"] + sum(item["request_counts"]["total"] for item in server.batches)
-
     return Case(
         # Of no known price: what is asked directly costs twice as much, and kills change how much that is.
         arguments=["score", "responses.jsonl", "--judge", "other.toml", "--out", "run", "--batch", "--wait"],
         results=["run"],
         prepare=partial(write_judges, base_url=server.base_url),
-        calls=count,
+        calls=lambda: server.steps["ask"] + sum(item["request_counts"]["total"] for item in server.batches),
         in_flight=1,  # the one that is asked directly; a batch is never submitted twice
     )
 
@@ -145,7 +125,6 @@ def batch(stack: ExitStack) -> Case:
 def night(stack: ExitStack) -> Case:
     world = World(Path())
     server = world.server = stack.enter_context(ScriptedServer(world.reply))
-
     return Case(
         arguments=["nightly", "n.toml", "--night", "2026-12-01", "--now", "2026-12-01T02:00:00+00:00"],
         results=["runs", "site", "nights.sqlite"],
@@ -164,9 +143,8 @@ def rating(arguments: str, results: str) -> Make:
         plan = make_plan(template, people=3, each=12)
         journal = Journal(template, plan)
         for token, rater in plan.raters.items():
-            for place, key in enumerate(rater.order):
-                label = LABELS[(place + len(rater.name)) % 3]
-                journal.record(token, key, 1, Entry(place=place, label=label))
+            for index, key in enumerate(rater.order):
+                journal.record(token, key, 1, Entry(index=index, label=LABELS[index % 3]))
         journal.close()
         return simple(arguments, results, lambda folder: copytree(template, folder / "plan"))(stack)
 
@@ -234,7 +212,7 @@ def test_every_acknowledged_rating_is_in_the_journal_once_though_the_page_is_kil
     """A rating without an answer is sent again."""
     plan, chance, kills = make_plan(tmp_path / "plan", people=8, each=12), Random(0), len(seeds(3))
     acts = [
-        (token, {"place": number, "key": key, "n": 1, "label": chance.choice(LABELS)})
+        (token, {"index": number, "key": key, "n": 1, "label": chance.choice(LABELS)})
         for token, rater in plan.raters.items()
         for number, key in enumerate(rater.order)
     ]

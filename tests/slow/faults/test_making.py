@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faults import Campaign, Case, Nursery, open_nursery
+from faults import Campaign, Case, Nursery
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 from empathy_judge.training.recipe import Recipe
@@ -24,7 +24,7 @@ LOADED = (
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    with open_nursery(*LOADED) as running:
+    with Nursery(*LOADED) as running:
         yield running
 
 
@@ -66,10 +66,7 @@ def learner(call: Call) -> Answer:
 def test_a_tuning_killed_at_any_time_leaves_nothing_and_starts_again(
     nursery: Nursery, tmp_path: Path, rated_files: tuple[Path, Path]
 ) -> None:
-    """It keeps no journal: what is promised is a program that is whole or not there, never half of one.
-
-    Where it is there, the same command refuses to write over it (2), and it must be the whole one.
-    """
+    """Where the program is there, it is whole, and the same command refuses to write over it (2)."""
     with ScriptedServer(learner) as server:
         lines = ('kind = "prompted"', 'model = "m"', f'base_url = "{server.base_url}"', "concurrency = 2")
         (tmp_path / "judge.toml").write_text("\n".join((*lines, "retries = 0\n")))
