@@ -6,19 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-import pytest
-
 Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def test_an_interrupted_run_prints_how_to_resume(write_responses: Write, start: Start) -> None:
-    path, journal = write_responses(5000, words=40), Path("a b", "journal.jsonl")
+def test_an_interrupted_run_prints_how_to_resume(
+    tmp_path: Path, write_responses: Write, start: Start
+) -> None:
+    path, journal = write_responses(5000, words=40), tmp_path / "a b" / "journal.jsonl"
     process = start("score", path, "--judge", "length", "--limit", 4900, "--out", "a b")
     deadline = monotonic() + 600  # against hanging only
     while process.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):

@@ -46,7 +46,7 @@ def has_judge(node: Any) -> bool:
 
 def test_a_node_is_killed_and_another_joins(cluster: Any, tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "night", {f"part-{number}.jsonl": 4000 for number in range(5)})
-    judge, killed = load_judge("length"), []
+    judge, killed = load_judge("length"), list[Any]()
 
     def disturb(done: int, total: int) -> None:
         if done >= 2000 and not killed:

