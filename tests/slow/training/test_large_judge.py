@@ -17,27 +17,14 @@ from empathy_judge.data.records import Exchange
 from empathy_judge.data.storage import digest_file
 from empathy_judge.data.tables import read_exchanges
 from empathy_judge.judge.base import WEIGHTS
+from empathy_judge.judge.classifier import large_judge
 from empathy_judge.judge.classifier.judge import ClassifierJudge
-from empathy_judge.judge.classifier.large_judge import (
-    ADAPTER,
-    HEAD,
-    PUBLISHED_BASES,
-    SETTINGS,
-    AdaptedNetwork,
-    LargeJudge,
-    PublishedBase,
-)
+from empathy_judge.judge.classifier.large_judge import LargeJudge, PublishedBase
 from empathy_judge.judge.onnx_model import CARD
 from empathy_judge.judge.scoring import ScoringRequest, score_file
+from empathy_judge.training import network as networks
 from empathy_judge.training.make import hash_files
-from empathy_judge.training.network import (
-    JudgeNetwork,
-    TrainedNetworks,
-    load_network,
-    make_network,
-    save_adapter,
-    save_network,
-)
+from empathy_judge.training.network import JudgeNetwork, TrainedNetworks
 from empathy_judge.training.recipe import Recipe
 
 RESPONSES = SAMPLES / "responses.jsonl"
@@ -47,9 +34,18 @@ def score(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["score", str(RESPONSES), *map(str, arguments)])
 
 
+def make_random(recipe: Recipe, std: float) -> TrainedNetworks:
+    """Return a network with random adapters and head."""
+    network, tokenizer = networks.make_network(recipe)
+    for name, weights in network.named_parameters():
+        if "lora_B" in name or name == "head.weight":
+            torch.nn.init.normal_(weights, std=std)
+    return TrainedNetworks([network], tokenizer)
+
+
 def write_judge(network: JudgeNetwork, folder: Path, base: PublishedBase) -> None:
-    save_adapter(network, folder)
-    files = hash_files(folder, (ADAPTER, SETTINGS, HEAD))
+    networks.save_adapter(network, folder)
+    files = hash_files(folder, (large_judge.ADAPTER, large_judge.SETTINGS, large_judge.HEAD))
     (folder / CARD).write_text(json.dumps({"files": files, "caveat": "", "base": asdict(base)}))
 
 
@@ -63,16 +59,13 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedNetworks:
     Qwen2Model(config).save_pretrained("base")
     Path("base/tokenizer.json").write_bytes((WEIGHTS / "classifier" / "tokenizer.json").read_bytes())
     recipe = Recipe(base=str(tmp_path / "base"), rank=4, frozen=2)
-    network, _ = make_network(recipe)
-    for name, weights in network.named_parameters():
-        if "lora_B" in name or name == "head.weight":
-            torch.nn.init.normal_(weights, std=0.2)
+    (network,) = make_random(recipe, 0.2).networks
     Path("judge").mkdir()
     digest = digest_file(Path("base/model.safetensors"))
     write_judge(network, Path("judge"), PublishedBase("toy/base", "model.safetensors", digest))
-    save_network(network, Path("network"))
+    networks.save_network(network, Path("network"))
     Path("large.toml").write_text('kind = "classifier-large"\nweights = "judge"\nbase = "base"\n')
-    network, tokenizer = load_network(recipe, Path("network"))
+    network, tokenizer = networks.load_network(recipe, Path("network"))
     return TrainedNetworks([network], tokenizer)
 
 
@@ -87,9 +80,9 @@ def test_the_judge_predicts_as_trained(trained: TrainedNetworks, monkeypatch: py
     assert np.abs(judged - trained.predict(exchanges)).max() < 1e-4
     # With the CPU in place of a GPU: bfloat16, and batches over the whole file.
     monkeypatch.setattr("empathy_judge.judge.classifier.judge.why_no_gpu", lambda: "")
-    monkeypatch.setattr("empathy_judge.judge.classifier.large_judge.CUDA", "cpu")
+    monkeypatch.setattr(large_judge, "CUDA", "cpu")
     on_gpu = LargeJudge(weights="judge", base="base/model.safetensors")
-    on_gpu.decoder = AdaptedNetwork(on_gpu.pretrained[0], on_gpu.folder, "cpu", None)
+    on_gpu.decoder = large_judge.AdaptedNetwork(on_gpu.pretrained[0], on_gpu.folder, "cpu", None)
     whole = list(score_file(ScoringRequest(source=RESPONSES, judge=on_gpu, out=Path("gpu"))).judgments())
     assert on_gpu.device == "cuda" and len(whole) > 100
     assert np.abs([list((row.probabilities or {}).values()) for row in whole[:12]] - judged).mean() < 0.02
@@ -111,30 +104,24 @@ def test_refusals_name_the_fix(trained: TrainedNetworks, monkeypatch: pytest.Mon
         LargeJudge(weights="judge")
     card = json.loads(Path("judge", CARD).read_text())
     Path("judge", CARD).write_text(json.dumps(card | {"base": card["base"] | {"repository": ""}}))
-    with pytest.raises(UserError, match="set `base` to the folder of the model"):
+    with pytest.raises(UserError, match="`base`"):
         LargeJudge(weights="judge")
     Path("base/model.safetensors").write_bytes(b"another")
     assert "SHA-256" in score("--judge", "large.toml").stderr
-    monkeypatch.setattr(
-        "empathy_judge.judge.classifier.large_judge.find_spec", lambda name: name != "peft" or None
-    )
-    assert "needs peft: " in score("--judge", "large.toml").stderr
+    monkeypatch.setattr(large_judge, "find_spec", lambda name: name != "peft" or None)
+    assert "peft" in score("--judge", "large.toml").stderr
 
 
 def test_the_published_base_is_read_with_its_tokenizer(tmp_path: Path) -> None:
-    base = PUBLISHED_BASES["qwen2.5-coder-1.5b"]
+    base = large_judge.PUBLISHED_BASES["qwen2.5-coder-1.5b"]
     try:
         base.find()
     except UserError as error:
         pytest.skip(str(error))
-    network, tokenizer = make_network(Recipe(base="qwen2.5-coder-1.5b", rank=2, frozen=27))
-    for name, weights in network.named_parameters():
-        if "lora_B" in name or name == "head.weight":
-            torch.nn.init.normal_(weights, std=0.1)
-    write_judge(network, tmp_path, base)
+    trained = make_random(Recipe(base="qwen2.5-coder-1.5b", rank=2, frozen=27), 0.1)
+    write_judge(trained.networks[0], tmp_path, base)
     exchange = Exchange(id="1", prompt="I lost my job.", response="I am so sorry. How are you?")
-    expected = TrainedNetworks([network], tokenizer).predict([exchange])[0]
-    del network  # a second copy takes 6 GB
-    assert LargeJudge(weights=str(tmp_path), device="cpu").predict(exchange) == pytest.approx(
-        expected, abs=1e-3
-    )
+    expected = trained.predict([exchange])[0]
+    del trained  # a second copy takes 6 GB
+    found = LargeJudge(weights=str(tmp_path), device="cpu").predict(exchange)
+    assert found == pytest.approx(expected, abs=1e-3)
