@@ -1,12 +1,13 @@
 """What `calibrate` makes of made-up judges and ratings, with every part a report can have."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from empathy_judge.calibration.fit import CalibrationOptions, CalibrationReport, calibrate
 from empathy_judge.data.judgments import Judged, judgment_of_row
-from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
+from empathy_judge.data.records import EMOTIONS, LABELS, Exchange, Rating, judgment_of, unscored
 
 GOOD_SHARES = {"ada": 0.7, "bea/2": 0.5, "cyd": 0.3}
 World = tuple[list[Judged], list[Rating], dict[str, Exchange]]
@@ -15,9 +16,8 @@ World = tuple[list[Judged], list[Rating], dict[str, Exchange]]
 def make_world(*, raters: int = 1, prompts: int = 11, beside: str = "", long: str = "") -> World:
     """Make up three rated models, one that no line reaches, a judge that knows and one that guesses.
 
-    Of each emotion there are `prompts`, each answered by all; each reply is rated by so many `raters`, with 0
-    by somebody who rates nothing else. What stands `beside` every name and text, and what makes a response
-    `long`, is for the page to bear.
+    Each reply is rated by so many `raters`, with 0 by somebody who rates nothing else. What is added `beside`
+    every name and text, or makes a response `long`, tests the layout of pages.
     """
     chance = np.random.default_rng(0)
     exchanges, ratings, knows, guesses = {}, [], [], []
@@ -42,30 +42,13 @@ def make_world(*, raters: int = 1, prompts: int = 11, beside: str = "", long: st
                 if raters > 1:
                     name = f"rater {rater}{beside}"
                 ratings.append(Rating(id=exchange.id, rater=name, rating=rating))
-    knows[0] = _unscored(knows[0], f"refused{beside}: no")
+    knows[0] = unscored(next(iter(exchanges.values())), f"refused{beside}: no")
+    facts: Any = {"version": "3", "rubric": "r1", "source": f"run{beside}", "cost": 0.12, "seconds": 8.0}
     judges = [
-        Judged(
-            name=f"tiny{beside}",
-            judgments=tuple(knows),
-            version="3",
-            rubric="r1",
-            source=f"run{beside}",
-            cost=0.12,
-            seconds=8.0,
-        ),
+        Judged(name=f"tiny{beside}", judgments=tuple(knows), **facts),
         Judged(name=f"guess{beside}", judgments=tuple(guesses), source="table"),
     ]
     return judges, ratings, exchanges
-
-
-def _unscored(judgment: Judgment, reason: str) -> Judgment:
-    return Judgment(
-        id=judgment.id,
-        model=judgment.model,
-        content_digest=judgment.content_digest,
-        prompt_digest=judgment.prompt_digest,
-        unscored=reason,
-    )
 
 
 def calibrate_world(world: World) -> CalibrationReport:

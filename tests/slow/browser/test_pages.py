@@ -8,6 +8,7 @@ import pytest
 from calibrated import calibrate_world, make_world, single_rating
 from click.testing import CliRunner
 from repository import SAMPLES
+from talks import messages
 
 from empathy_judge.commands import main as cli
 from empathy_judge.reports.calibration.calibration_page import write_report
@@ -19,17 +20,16 @@ PAGES = ("calibrate", "calibrate, few ratings", "compare", "score")
 
 
 def write_conversations(path: Path) -> None:
-    rows = []
-    for number in range(12):
-        said = [
-            (f"It is night {turn} and I cannot sleep.", REPLIES[(number + turn) % 4]) for turn in range(8)
-        ]
-        messages = [
-            {"role": role, "content": text}
-            for pair in said
-            for role, text in zip(("user", "assistant"), pair, strict=True)
-        ]
-        rows.append({"id": f"talk-{number}", "model": "bot", "situation": "A night.", "messages": messages})
+    heard = [f"It is night {turn} and I cannot sleep." for turn in range(8)]
+    rows = (
+        {
+            "id": f"talk-{number}",
+            "model": "bot",
+            "situation": "A night.",
+            "messages": messages([REPLIES[(number + turn) % 4] for turn in range(8)], heard),
+        }
+        for number in range(12)
+    )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

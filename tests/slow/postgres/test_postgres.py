@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from histories import make_night, start_worker
 from history_contract import HistoryContract, ProcessContract
-from postgres import PASSWORD, find_driver, find_postgres, start_postgres
+from postgres import PASSWORD, find_postgres, start_postgres
 from sqlalchemy import create_engine, text
 
 from empathy_judge.data.errors import OperationalError
@@ -21,31 +21,22 @@ DATABASES = count()
 def server() -> Iterator[str]:
     if find_postgres() is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    if not find_driver():
-        pytest.skip("psycopg is not installed: pip install -e '.[nightly]'")
     with start_postgres() as url:
         yield url
 
 
-class Postgres:
-    """A database of its own for each test."""
+class TestPostgres(HistoryContract, ProcessContract):
+    """Adding nights and getting them back, by several processes on one server."""
 
     @pytest.fixture
     def url(self, server: str) -> str:
+        """A database of its own for each test."""
         name = f"nights_{next(DATABASES)}"
         admin = create_engine(f"{server}postgres", isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {name}"))
         admin.dispose()
         return f"{server}{name}"
-
-
-class TestPostgres(Postgres, HistoryContract):
-    """Adding nights and getting them back."""
-
-
-class TestPostgresProcesses(Postgres, ProcessContract):
-    """Several processes, one server."""
 
 
 class TestSqliteProcesses(ProcessContract):
@@ -58,10 +49,7 @@ class TestSqliteProcesses(ProcessContract):
 
 def test_a_wrong_password_is_not_said_either(server: str) -> None:
     wrong = server.replace(PASSWORD, "mistyped-secret")
-    with (
-        pytest.raises(OperationalError, match="authentication failed") as refused,
-        open_history(f"{wrong}postgres"),
-    ):
+    with pytest.raises(OperationalError) as refused, open_history(f"{wrong}postgres"):
         pass
     assert "mistyped-secret" not in str(refused.value)
     with open_history(f"{server}postgres") as history:
