@@ -125,25 +125,10 @@ def simulate_night(
         changes += [make_change(model, change)] if number else []
         emotions += [_emotion(model, emotion, good, chance) for emotion in EMOTIONS]
         judgments += [_judged(model, at, good, chance) for at in range(responses)]
-        gates.append(
-            GateResult(
-                gate="max_cost", model=model, outcome="pass", value=0.01, limit=1, sentence=f"{model}: fine"
-            )
-        )
+        gates.append(_gate("max_cost", model, "pass", f"{model}: fine", value=0.01, limit=1))
         if is_down:
-            gates.append(
-                GateResult(
-                    gate="good_share_drop",
-                    model=model,
-                    outcome="regression",
-                    value=6.1,
-                    limit=3,
-                    sentence=SAID,
-                )
-            )
-    gates.append(
-        GateResult(gate="bad_share_rise", model="cyd", outcome="inconclusive", sentence="cyd: not known")
-    )
+            gates.append(_gate("good_share_drop", model, "regression", SAID, value=6.1, limit=3))
+    gates.append(_gate("bad_share_rise", "cyd", "inconclusive", "cyd: not known"))
     shift = 0.04 if is_new_judge else 0.0
     return NightRecord(
         config="c1",
@@ -175,6 +160,10 @@ def make_change(model: str, value: float, half: float = 0.019, **more: Any) -> C
     return ChangeResult(model=model, against="baseline", prompts=158, total=total, **about | more)
 
 
+def _gate(gate: str, model: str, outcome: Any, sentence: str, **more: Any) -> GateResult:
+    return GateResult(gate=gate, model=model, outcome=outcome, sentence=sentence, **more)
+
+
 def estimates(shares: dict[str, float], half: float) -> dict[str, Estimate]:
     return {label: Estimate(value, Interval(value - half, value + half)) for label, value in shares.items()}
 
@@ -204,35 +193,29 @@ def _emotion(model: str, emotion: str, good: float, chance: Random) -> EmotionRe
 
 def _judged(model: str, at: int, good: float, chance: Random) -> JudgedResponse:
     score = min(3.0, max(1.0, 1.4 + good + chance.gauss(0, 0.4)))
-    sentences = ["That sounds exhausting. ", "No wonder you are upset. ", "Have you tried making a list?"]
-    is_evil = at == 0
-    response = EVIL if is_evil else "".join(sentences)
-    is_unscored = at == 1
+    parts = {
+        "That sounds exhausting. ": 0.31,
+        "No wonder you are upset. ": 0.18,
+        "Have you tried making a list?": -0.22,
+    }
+    judged: dict[str, Any] = {"unscored": "timed out: no answer in 60 s"}
+    if at != 1:
+        judged = {"bad": 0.2, "okay": 0.3, "good": 0.5, "score": score, "label": LABELS[round(score) - 1]}
+        judged["rationale"] = f"It names the feeling {EVIL}, then hurries to advice."
     return JudgedResponse(
         model=model,
         id=f"r{at}",
         prompt=f"My week {at} was awful, and nobody asked how I am.",
-        response=response,
+        response="".join(parts) if at else EVIL,
         emotion=EMOTIONS[at % len(EMOTIONS)],
         situation="After a long week",
-        label=None if is_unscored else ("Bad", "Okay", "Good")[round(score) - 1],
-        score=None if is_unscored else score,
-        bad=None if is_unscored else 0.2,
-        okay=None if is_unscored else 0.3,
-        good=None if is_unscored else 0.5,
-        rationale=None if is_unscored else f"It names the feeling {EVIL}, then hurries to advice.",
-        unscored="timed out: no answer in 60 s" if is_unscored else None,
-        highlights=None
-        if is_evil
-        else [[text, effect] for text, effect in zip(sentences, (0.31, 0.18, -0.22), strict=True)],
+        highlights=[[text, effect] for text, effect in parts.items()] if at else None,
+        **judged,
     )
 
 
 def main() -> None:
-    """A process that adds nights: `histories.py URL WORKER` three of its own and one that all share.
-
-    With `for-ever` after these it adds one after another, and says so, until it is killed.
-    """
+    """Add three nights of its own and one that all workers share; with a third word, nights until killed."""
     url, worker, *more = sys.argv[1:]
     if more:
         with open_history(url) as history:

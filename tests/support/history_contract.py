@@ -77,13 +77,10 @@ class HistoryContract:
             history.add_night(make_night(9, config="other", models=1))
             series = history.all_series()["model-1"]
             assert [point.night.night for point in series] == [name_of(n) for n in (1, 2, 3)]
-            assert [point.night.night for point in history.all_series(config="c1", last=2)["model-0"]] == [
-                name_of(n) for n in (2, 3)
-            ]
-            assert {model: len(points) for model, points in history.all_series().items()} == {
-                "model-0": 4,
-                "model-1": 3,
-            }
+            newest = history.all_series(config="c1", last=2)["model-0"]
+            assert [point.night.night for point in newest] == [name_of(2), name_of(3)]
+            counts = {model: len(points) for model, points in history.all_series().items()}
+            assert counts == {"model-0": 4, "model-1": 3}
             assert series[0].result == make_night(1).models[1]
             told = [(night.night, gate.gate) for night, gate in history.gates_not_fine(config="c1", last=2)]
             assert told == [(name_of(2), "good_share_drop"), (name_of(3), "good_share_drop")]
@@ -142,26 +139,16 @@ class HistoryContract:
             for number in range(2):
                 history.add_night(make_night(number))
             rows = list(history.rows())
-            assert [(row["night"], row["model"]) for row in rows[:3]] == [
-                (name_of(0), "model-0"),
-                (name_of(0), "model-1"),
-                (name_of(1), "model-0"),
-            ]
+            found = [(row["night"], row["model"]) for row in rows[:3]]
+            assert found == [(name_of(0), "model-0"), (name_of(0), "model-1"), (name_of(1), "model-0")]
             assert rows[0]["good_raw_value"] == 0.2
             assert rows[0]["good_corrected_low"] is None
             assert (rows[0]["unscored"], rows[0]["reasons"]) == (2, {"timed out": 2})
             counts = {kind: len(list(history.rows(kind))) for kind in KINDS}
-        assert counts == {
-            "results": 4,
-            "changes": 4,
-            "emotions": 128,
-            "anchors": 8,
-            "gates": 4,
-            "judgments": 12,
-        }
-        (first, _) = csv.DictReader(
-            export("--history", url, "--format", "csv", "--last", 1).stdout.splitlines()
-        )
+        numbers = {"results": 4, "changes": 4, "emotions": 128, "anchors": 8, "gates": 4, "judgments": 12}
+        assert counts == numbers
+        exported = export("--history", url, "--format", "csv", "--last", 1).stdout
+        (first, _) = csv.DictReader(exported.splitlines())
         assert (first["night"], first["good_raw_value"], first["judge"]) == (name_of(1), "0.2", "classifier")
 
 

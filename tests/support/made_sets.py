@@ -68,20 +68,13 @@ def write_external_sets(folder: Path, *, posts: int = 6) -> Path:
                 {"id": 100 * rater + 5 * post + system, "annotator": 10 + rater, "empathy": float(mark)}
                 for rater, mark in ((1, 1 + system), (2 + post % 2, max(1, system)))
             ]
-            resort.append(
-                {
-                    **{"Reddit ID": f"post_{post}", "Reddit Post": f"word{post} rain", "model": f"m{system}"},
-                    **{"pipeline": "", "reappraisal_response": f" {reply} "},
-                    **{f"human_eval_annotation_{place}": note for place, note in enumerate(notes, 1)},
-                }
-            )
+            asked = {"Reddit ID": f"post_{post}", "Reddit Post": f"word{post} rain", "model": f"m{system}"}
+            rated = {f"human_eval_annotation_{place}": note for place, note in enumerate(notes, 1)}
+            resort.append({**asked, "pipeline": "", "reappraisal_response": f" {reply} ", **rated})
             for rater in range(3):
                 marks = {f"Dim{scale}": 20 * system + rater + scale for scale in range(1, 6)}
-                chat = {
-                    "chat_cut": f"word{post} my\nnot rain\nmy problem",
-                    "gens": reply,
-                    "tidy_chat": "stale",
-                }
+                said = f"word{post} my\nnot rain\nmy problem"
+                chat = {"chat_cut": said, "gens": reply, "tidy_chat": "stale"}
                 about = {"ED_index": post, "model": f"m{system}", "annotator": rater, "emotions": "happy"}
                 empo.append({"": len(empo), **about, **chat, **marks})
     (folder / "external-test").mkdir(parents=True)
