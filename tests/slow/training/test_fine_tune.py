@@ -284,13 +284,16 @@ def test_each_network_uses_the_data_that_its_recipe_names(
 def test_no_data_and_unreadable_bases_are_refused(
     tmp_path: Path, tiny_tokenizer: Path, tiny_recipe: Recipe
 ) -> None:
+    from transformers import RobertaConfig, RobertaModel
+
     with pytest.raises(UserError):
         ft.train_judge(TrainingData(), [tiny_recipe])
     with pytest.raises(UserError, match="encoder"):
         ft.fine_tune(give([]), replace(tiny_recipe, rank=2))
     with pytest.raises(UserError, match=r"config\.json and"):
         load_base(str(tmp_path))
-    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    (tmp_path / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
-    with pytest.raises(UserError, match="roberta"):
-        load_base(str(tmp_path))
+    sizes = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 4}
+    RobertaModel(RobertaConfig(vocab_size=9, **sizes)).save_pretrained(tmp_path / "roberta")
+    (tmp_path / "roberta" / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
+    with pytest.raises(UserError, match="a roberta base"):
+        load_base(str(tmp_path / "roberta"))
