@@ -6,7 +6,7 @@ which the docs take their tables.
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,7 +54,6 @@ class Figure:
 def simulated_figures(world: str) -> list[Figure]:
     """Return the figures of a simulated world."""
     facts, measured = WORLDS[world], measure(world)
-    bounds = measured.bounds
     is_wide = facts.deviation > 0.16
     # No set shows a flat curve. With slope 0.5 the judge overstates every difference: 14.5% are known.
     least = {"linear": 0.93, "twice": 0.93, "three times": 0.93, "half": 0.90, "flat": -math.inf}
@@ -63,14 +62,22 @@ def simulated_figures(world: str) -> list[Figure]:
         Figure(check="level", world=world, measured=measured.level, least=0.90 if is_wide else 0.93),
         Figure(check="width", world=world, measured=measured.width, most=1.35),
         *(
-            Figure(check=f"bound {target}, {curve}", world=world, measured=bounds[target, curve], least=limit)
+            Figure(
+                check=f"bound {target}, {curve}",
+                world=world,
+                measured=measured.bounds[target, curve],
+                least=least[curve],
+            )
             for target in BEYOND
-            for curve, limit in least.items()
+            for curve in least
         ),
         Figure(check="better at gap 0", world=world, measured=measured.better_at_0, most=most_at_0),
-        *(
-            Figure(check=f"{verdict} wrong", world=world, measured=measured.wrong[verdict], most=most)
-            for verdict, most in (("better", 0.05), ("probably better", 0.12))
+        Figure(check="better wrong", world=world, measured=measured.wrong["better"], most=0.05),
+        Figure(
+            check="probably better wrong",
+            world=world,
+            measured=measured.wrong["probably better"],
+            most=0.12,
         ),
         Figure(check="gap 20 found", world=world, measured=measured.found, least=0.70),
     ]
@@ -83,9 +90,16 @@ def real_figures(world: str) -> list[Figure]:
     figures = []
     for certain, wrong, of in zip(CERTAIN, (1, 2), (9, 20), strict=True):
         is_right = [right for probability, right in pairs if probability >= certain]
-        count, check = len(is_right), f"signs wrong, P >= {certain}"
-        most = math.floor(wrong if world != RECORDED else wrong / of * count)
-        figures.append(Figure(check=check, world=world, measured=count - sum(is_right), of=count, most=most))
+        most = wrong if world != RECORDED else wrong / of * len(is_right)
+        figures.append(
+            Figure(
+                check=f"signs wrong, P >= {certain}",
+                world=world,
+                measured=len(is_right) - sum(is_right),
+                of=len(is_right),
+                most=math.floor(most),
+            )
+        )
     covered: tuple[tuple[str, Callable[[RatedSystems], list[bool]], float], ...] = (
         ("levels covered", levels_held, 18 / 20),
         ("differences covered", differences_held, 62 / 71),
@@ -114,8 +128,18 @@ def _calibration_of_another_set(item: RatedSystems) -> CalibratedModels:
     return mine[(mine.index(item) + 1) % len(mine)].calibrated
 
 
+def all_figures() -> list[Figure]:
+    """Measure everything."""
+    simulated = [figure for world in WORLDS for figure in simulated_figures(world)]
+    return simulated + [figure for world in REAL_WORLDS for figure in real_figures(world)]
+
+
+def write(figures: Sequence[Figure]) -> None:
+    """Write the figures for the docs, one a line."""
+    rows = ",\n".join(json.dumps(figure.row()) for figure in figures)
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    measured = [figure for world in WORLDS for figure in simulated_figures(world)]
-    measured += [figure for world in REAL_WORLDS for figure in real_figures(world)]
-    lines = ",\n".join(json.dumps(figure.row()) for figure in measured)
-    FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    write(all_figures())

@@ -88,7 +88,8 @@ def test_all_of_it_with_the_keyboard_alone(open_page: Open) -> None:
     tab_to("#model-table tbody tr")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.dataset.name") == order[1]
-    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "one sees where one is"
     while page.evaluate("document.activeElement.dataset.name") != "bea-large":
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

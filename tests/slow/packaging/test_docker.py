@@ -1,4 +1,4 @@
-"""The images without Docker: the Dockerfile linted, its steps in a plain environment, and what they start."""
+"""The images without Docker: the Dockerfile linted, its steps in plain environments, and what they start."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +40,10 @@ class Builder:
             # No network: the packages are those of these tests; pip compares their versions with the locks.
             "PIP_NO_INDEX": "1",
             "PYTHONPATH": sysconfig.get_path("purelib"),
-            "JUDGE_KEY": "k" * 32,
         }
 
     def run_steps(self, stage: str) -> None:
-        """Run COPY and RUN of a stage; what is mounted from another stage lies there already."""
+        """COPY and RUN of a stage; what is mounted from another stage lies there already."""
         for name, rest in stages()[stage]:
             if name == "COPY":
                 assert rest == ". /source"
@@ -54,18 +54,19 @@ class Builder:
                 step = re.sub(r"--mount=\S+", "", rest)
                 step = re.sub(r"(?<![\w.])/(source|wheels)\b", lambda at: str(self.folder / at[1]), step)
                 done = subprocess.run(
-                    ["sh", "-c", step], env=self.environment, capture_output=True, text=True
+                    ["sh", "-c", step], env=self.environment, capture_output=True, text=True, check=False
                 )
                 assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self, stage: str, *given: str) -> "subprocess.Popen[str]":
-        """Start ENTRYPOINT with CMD, or with what is given in its place, in the work folder."""
+        """ENTRYPOINT with CMD, or with what is given in its place, in the work folder."""
         steps = dict(stages()[stage])
-        name, *words = [*json.loads(steps["ENTRYPOINT"]), *(given or json.loads(steps["CMD"]))]
+        words = [*json.loads(steps["ENTRYPOINT"]), *(given or json.loads(steps["CMD"]))]
+        words[0] = str(self.folder / "venv" / "bin" / words[0])
         return subprocess.Popen(
-            [str(self.folder / "venv" / "bin" / name), *words],
+            words,
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | {"JUDGE_KEY": "k" * 32},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -73,49 +74,67 @@ class Builder:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
-    """All images in one environment."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
     (folder / "source").mkdir()
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    builder = Builder(folder)
-    for stage in ("build", "nightly", "serve", "score"):
+    Builder(folder).run_steps("build")
+    return folder
+
+
+@pytest.fixture
+def image(wheels: Path, tmp_path: Path) -> Callable[[str], Builder]:
+    def build(stage: str) -> Builder:
+        subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+        shutil.copytree(wheels / "wheels", tmp_path / "wheels")
+        builder = Builder(tmp_path)
         builder.run_steps(stage)
-    # The wheel itself, not this checkout, which the packages of these tests lead to.
-    assert next(folder.glob("venv/lib/python*/site-packages/empathy_judge/judge/weights")).is_dir()
-    return builder
+        # The wheel itself, not this checkout, which the packages of these tests lead to.
+        assert next(tmp_path.glob("venv/lib/python*/site-packages/empathy_judge/judge/weights")).is_dir()
+        return builder
+
+    return build
 
 
-def test_the_image_for_scoring_scores(builder: Builder) -> None:
+def test_the_image_for_scoring_scores(image: Callable[[str], Builder]) -> None:
+    builder = image("score")
     rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
     (builder.folder / "replies.jsonl").write_text("".join(rows), encoding="utf-8")
-    assert "Usage: empathy-judge score" in builder.start("score").communicate(timeout=LONGEST)[0]
+    said, _ = builder.start("score").communicate(timeout=LONGEST)
+    assert "Usage: empathy-judge score" in said
     process = builder.start("score", "replies.jsonl", "--json")
-    printed, problems = process.communicate(timeout=LONGEST)
+    said, problems = process.communicate(timeout=LONGEST)
     assert process.returncode == 0, problems
-    assert sum(model["judged"] for model in json.loads(printed)["models"]) == len(rows)
+    assert sum(model["judged"] for model in json.loads(said)["models"]) == len(rows)
 
 
-def test_the_image_for_serving_is_healthy_once_it_serves(builder: Builder) -> None:
+def test_the_image_for_serving_is_healthy_once_it_serves(image: Callable[[str], Builder]) -> None:
+    builder = image("serve")
     steps = dict(stages()["serve"])
-    with builder.start("serve", *json.loads(steps["CMD"]), "--port", "0") as process:
+    command = json.loads(steps["CMD"])
+    with builder.start("serve", *command, "--port", "0") as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         port = re.search(r"at http://[^:]+:(\d+)", line)
         assert port, line + process.stderr.read()
         check = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
         words = [word.replace(steps["EXPOSE"], port[1]) for word in check]
-        done = subprocess.run(words, env=builder.environment, capture_output=True, text=True)
+        done = subprocess.run(words, env=builder.environment, capture_output=True, text=True, check=False)
         process.terminate()
         assert done.returncode == 0, done.stderr
-    assert subprocess.run(words, env=builder.environment, capture_output=True).returncode != 0, "it is gone"
+    again = subprocess.run(words, env=builder.environment, capture_output=True, text=True, check=False)
+    assert again.returncode != 0, "unhealthy once it is gone"
 
 
-def test_the_image_for_nights_runs_one(builder: Builder) -> None:
+def test_the_image_for_nights_runs_one(image: Callable[[str], Builder]) -> None:
+    builder = image("nightly")
     shutil.copy(SAMPLES / "responses.jsonl", builder.folder)
-    text = 'judge = "length"\ncalibration = "none"\n[[models]]\nname = "demo-warm"\n'
-    (builder.folder / "nightly.toml").write_text(f'{text}responses = "responses.jsonl"\n', encoding="utf-8")
+    (builder.folder / "nightly.toml").write_text(
+        'judge = "length"\ncalibration = "none"\n'
+        '[[models]]\nname = "demo-warm"\nresponses = "responses.jsonl"\n',
+        encoding="utf-8",
+    )
     process = builder.start("nightly")
-    printed, problems = process.communicate(timeout=LONGEST)
-    assert process.returncode == 0 and "pass" in printed, problems
+    said, problems = process.communicate(timeout=LONGEST)
+    assert process.returncode == 0 and "pass" in said, problems
     assert (builder.folder / "dashboard" / "index.html").exists()

@@ -2,17 +2,17 @@
 
 python tests/slow/packaging/try_versions.py .venv/uv/bin/uv 3.11 3.12
 
-Every pair gets a fresh environment, in which the golden test, whose figures are those of the shipped judge,
-and some others must pass. A lowest version that is above the one pyproject.toml states was not tried, so it
-fails, too. Packages are fetched.
+Every pair gets a fresh environment, in which the shipped judge must judge as it does in this environment, and
+the golden test and some others must pass. A lowest version that is
+above the one pyproject.toml states was not tried, so it fails, too. Packages are fetched.
 """
 
 import json
+import math
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,29 +24,38 @@ ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Without torch and Ray, which are gigabytes; the lock's versions of these are the only ones tried.
 EXTRAS = ("calibrate", "excel", "nightly", "parquet", "prompted", "serve", "test")
-TESTS = (
-    "golden/test_golden",
-    "judge/test_prompted",
-    "judge/test_optimize",
-    "server/test_wires",
-    "data/test_shapes",
+TESTS = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "golden/test_golden",
+        "judge/test_prompted",
+        "judge/test_optimize",
+        "server/test_wires",
+        "data/test_shapes",
+    )
 )
 RESOLUTIONS = ("lowest-direct", "highest")
+NEAR = 1e-6
 
 
 def main(uv: str, pythons: list[str]) -> int:
-    """Try every pair; return 1 where one fails."""
+    """Try every pair; 1 where one fails."""
     failed = False
     with TemporaryDirectory() as folder:
-        for python, resolution in product(pythons, RESOLUTIONS):
-            problems = list(try_pair(uv, python, resolution, Path(folder, f"{python}-{resolution}")))
-            print(f"Python {python}, {resolution}: {'; '.join(problems) or 'the same'}", flush=True)
-            failed |= bool(problems)
+        judged = judge_samples(Path(sys.executable), Path(folder, "here"))
+        for python in pythons:
+            for resolution in RESOLUTIONS:
+                place = Path(folder, f"{python}-{resolution}")
+                problems = list(try_pair(uv, python, resolution, place, judged))
+                print(f"Python {python}, {resolution}: {'; '.join(problems) or 'the same'}", flush=True)
+                failed |= bool(problems)
     return int(failed)
 
 
-def try_pair(uv: str, python: str, resolution: str, place: Path) -> Iterator[str]:
-    """Yield what fails with these packages."""
+def try_pair(
+    uv: str, python: str, resolution: str, place: Path, judged: list[dict[str, float]]
+) -> Iterator[str]:
+    """What is not as it should be with these packages."""
     environment = place / "bin" / "python"
     asked = f"{ROOT}[{','.join(EXTRAS)}]"
     for command in (
@@ -58,17 +67,29 @@ def try_pair(uv: str, python: str, resolution: str, place: Path) -> Iterator[str
             return
     if resolution == RESOLUTIONS[0]:
         yield from untried(uv, environment)
+    found = judge_samples(environment, place / "judged")
+    if any(not math.isclose(a[k], b[k], abs_tol=NEAR) for a, b in zip(judged, found, strict=True) for k in a):
+        yield "the shipped judge judges otherwise"
     # Without the rule that a warning is an error: newer packages warn of what is to go.
-    words = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "default", "--tb=short")
-    if problem := run(environment, *words, *(f"tests/{name}.py" for name in TESTS)):
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "default", "--tb=short", *TESTS)
+    if problem := run(environment, *words):
         yield problem
 
 
 def run(*command: object) -> str:
-    """Return the end of what a command printed, where it failed."""
+    """The end of what a command said, where it failed."""
     words = list(map(str, command))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"{' '.join(words[:4])}\n{(done.stdout + done.stderr)[-3000:]}"
+
+
+def judge_samples(python: Path, out: Path) -> list[dict[str, float]]:
+    """The shipped judge's probabilities of 24 sample replies."""
+    script = [python, "cli.py", "score", "data/samples/responses.jsonl", "--limit", "24", "--out", out]
+    if problem := run(*script):
+        sys.exit(problem)
+    rows = (out / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(row)["probabilities"] for row in rows]
 
 
 def untried(uv: str, environment: Path) -> Iterator[str]:
