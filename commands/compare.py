@@ -189,9 +189,9 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
             return say_next(*plan.next_step(ratings.parent, rated, people=people))
     if out := ctx.params["out"]:
         return say_next(f"open {out / 'report.md'}")
-    words = options.reading_words(ctx, ctx.params.keys() - ONCE)
+    repeated = options.reading_words(ctx, ctx.params.keys() - ONCE)
     page = ("--html", "compared.html") if find_spec("jinja2") else ("--out", "compared")
-    say_next("to see it as a page", "compare", *runs, *words, *page)
+    say_next("to see it as a page", "compare", *runs, *repeated, *page)
 
 
 def score_paths(
