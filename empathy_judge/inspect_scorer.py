@@ -34,9 +34,8 @@ def good_share() -> Metric:
 def empathy(judge: str | None = None, url: str | None = None) -> Scorer:
     """Score the last reply from 1 (Bad) to 3 (Good), as people would.
 
-    A reply that cannot be judged is unscored. `judge` is a name or TOML file as in `empathy-judge score
-    --judge`, `url` a server to use instead. A sample's metadata may have the speaker's `situation` and
-    `emotion`.
+    `judge` is a name or TOML file as in `empathy-judge score --judge`, `url` a server to use instead. A
+    sample's metadata may have the speaker's `situation` and `emotion`.
     """
 
     async def score(state: TaskState, target: Target) -> Score:

@@ -27,8 +27,7 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     row = {**asked._asdict(), **context_of(variables), "response": response}
     (judgment,) = shared_judge(config.get("judge"), url=config.get("url")).judge_all([row])
     if judgment.probabilities is None:
-        reason = f"empathy: {judgment}, so there is no verdict on the reply"
-        return {"pass": False, "score": 0, "reason": reason}
+        return {"pass": False, "score": 0, "reason": f"empathy: {judgment}, so there is no verdict"}
     good = judgment.probabilities["Good"]
     return {
         "pass": good >= config.get("threshold", 0.5),
