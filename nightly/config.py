@@ -60,6 +60,10 @@ from empathy_judge.nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"
+OLD_KEYS: Final = {
+    "matters": "renamed to min_judge_drift",
+    "turns": "conversations are read from files; set unit and give each model responses",
+}
 # Keys that do not change the result of a night.
 ELSEWHERE: Final = frozenset({"history", "runs", "dashboard", "outputs", "max_cost"})
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
@@ -129,7 +133,8 @@ def read_config(path: Path) -> NightlyConfig:
     """Read the configuration in a file; an error names the key and what to do."""
     given = read_toml(path)
     if unknown := next((key for key in given if key not in KEYS), None):
-        raise UserError(f"{path}: {unknown}: unknown; known: {', '.join(KEYS)}")
+        reason = OLD_KEYS.get(unknown, f"unknown; known: {', '.join(KEYS)}")
+        raise UserError(f"{path}: {unknown}: {reason}")
     deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
     digest = sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16]
     table = {
