@@ -64,7 +64,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **sett
         plan_alignment,
         run_alignment,
     )
-    from empathy_judge.judge.llm.answer_prompts import say_counts
+    from empathy_judge.judge.llm.responder import say_counts
 
     reporter = make_reporter(**settings)
     plan = plan_alignment(reporter)

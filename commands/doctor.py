@@ -21,8 +21,8 @@ from empathy_judge.data.files import explain, read_toml
 from empathy_judge.data.records import to_plain
 from empathy_judge.data.tables import SAMPLE_RESPONSES
 from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS_LICENSE, load_judge
-from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
 from empathy_judge.judge.llm.endpoint import Endpoint
+from empathy_judge.judge.llm.responder import Responder, read_model_config
 
 Status = Literal["ok", "warn", "fail"]
 DEVELOPMENT: Final = ("all", "check", "docs", "test")  # extras that `doctor` leaves out

@@ -11,7 +11,7 @@ from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.runs import folder_name
 from empathy_judge.data.storage import Columns, check_source, find_sources
 from empathy_judge.data.tables import SAMPLE_PROMPTS
-from empathy_judge.judge.llm.answer_prompts import (
+from empathy_judge.judge.llm.responder import (
     MOST_WORDS,
     Responder,
     read_model_config,

@@ -128,7 +128,7 @@ def score(
         score_file,
     )
     from empathy_judge.reports.progress import progress
-    from empathy_judge.reports.share_table import print_scored
+    from empathy_judge.reports.score_output import print_scored
 
     source = find_sources(responses, reply_columns)
     check_source(source)  # before a judge is loaded, which may take seconds

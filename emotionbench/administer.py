@@ -38,7 +38,7 @@ from empathy_judge.emotionbench.situations import (
     read_situations,
 )
 from empathy_judge.judge.engine import ask_all
-from empathy_judge.judge.llm import answer_prompts
+from empathy_judge.judge.llm import responder
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS, read_message
 from empathy_judge.judge.llm.endpoint import CallFailed
 from empathy_judge.judge.llm.http_client import shorten
@@ -153,10 +153,10 @@ def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": numbers, "additionalProperties": False}
 
 
-class SelfReporter(answer_prompts.AskedModel):
+class SelfReporter(responder.AskedModel):
     """A model that fills in sheets."""
 
-    def __init__(self, config: answer_prompts.ModelConfig, inquiry: Inquiry) -> None:
+    def __init__(self, config: responder.ModelConfig, inquiry: Inquiry) -> None:
         fewest = TOKENS_AN_ITEM * inquiry.questionnaire.items
         super().__init__(config, max_tokens=max(config.max_tokens, fewest), schema=True)
         self.inquiry = inquiry
@@ -241,7 +241,7 @@ def make_reporter(
         next(inquiry.blanks())  # refuses before a model is asked for
     if model_config is None and settings.get("model") is None:
         raise UserError("no model: set --model and --base-url, or --model-config FILE")
-    return SelfReporter(answer_prompts.read_model_config(model_config, settings), inquiry)
+    return SelfReporter(responder.read_model_config(model_config, settings), inquiry)
 
 
 def plan_alignment(reporter: SelfReporter) -> RunPlan:
@@ -295,7 +295,7 @@ def run_alignment(
             "decoding": reporter.decoding,
             "counts": counts,
             "missing": dict(sorted(missing.items())),
-            **answer_prompts.describe_rows(rows),
+            **responder.describe_rows(rows),
         }
 
     return run_all(
@@ -316,6 +316,6 @@ def check_filled(run: FinishedRun) -> None:
     if not counts["complete"] and not counts["incomplete"]:
         raise OperationalError(
             f"{run.folder}: none of {counts['sheets']:,} sheets has a mark: "
-            f"{answer_prompts.say_counts(run.manifest['missing'])}. Failed sheets are not sent again in this "
+            f"{responder.say_counts(run.manifest['missing'])}. Failed sheets are not sent again in this "
             "folder: fix the cause and set another --out"
         )

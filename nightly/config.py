@@ -55,7 +55,7 @@ from empathy_judge.data.files import read_toml
 from empathy_judge.data.records import CONVERSATION
 from empathy_judge.data.storage import check_table
 from empathy_judge.data.tables import SAMPLE_PROMPTS, validate
-from empathy_judge.judge.llm.answer_prompts import ModelConfig, read_model_config
+from empathy_judge.judge.llm.responder import ModelConfig, read_model_config
 from empathy_judge.nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models

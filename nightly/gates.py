@@ -26,7 +26,7 @@ from empathy_judge.calibration.estimate import UNDEFINED, Estimate, estimate_of,
 from empathy_judge.calibration.monitoring.drift import prompts_needed
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
-from empathy_judge.judge.llm.answer_prompts import say_counts
+from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import GateFigure, ModelChange
 from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome
 

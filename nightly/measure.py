@@ -30,8 +30,8 @@ from empathy_judge.data.text import slug
 from empathy_judge.judge.base import Judge, load_judge
 from empathy_judge.judge.budget import Budget
 from empathy_judge.judge.explanation import explain
-from empathy_judge.judge.llm.answer_prompts import RESPONSES, Responder, respond_to, say_counts
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS
+from empathy_judge.judge.llm.responder import RESPONSES, Responder, respond_to, say_counts
 from empathy_judge.judge.scoring import ScoringRequest, SummarizedRun, plan_run, score_file
 from empathy_judge.nightly.config import NIGHT, ModelEntry, NightlyConfig
 from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResult

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from empathy_judge.data.records import NOUNS, to_plain
 from empathy_judge.data.text import listed, number, percent, points, printable
-from empathy_judge.judge.llm.answer_prompts import say_counts
+from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import describe_variation, name_nights
 from empathy_judge.nightly.config import NightlyConfig
 from empathy_judge.nightly.gates import AGAINST, EXIT_CODES, gravest

@@ -15,7 +15,7 @@ from empathy_judge.data.text import UNDEFINED, ends_of, listed, number
 from empathy_judge.judge.scoring import ScoredModel, SummarizedRun
 from empathy_judge.reports.charts import line_chart
 from empathy_judge.reports.page import Example, Look, Page, Said, Section, Table, table_of
-from empathy_judge.reports.share_table import printed_share
+from empathy_judge.reports.score_output import printed_share
 
 LOWEST, HIGHEST = 16, 8  # conversations shown, where there are more
 TITLE_LETTERS: Final = 90

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from empathy_judge.calibration.comparison.rated_models import (
+from empathy_judge.calibration.comparison.compare_ratings import (
     ChiSquare,
     EmotionTest,
     RatedComparison,

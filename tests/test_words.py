@@ -23,7 +23,7 @@ BANNED = re.compile(
 )
 # Texts that models read and patterns of speech, which decide scores, and the key of a file format.
 EXEMPT = (
-    *("judge/llm/answer_prompts.py", "judge/llm/prompt_injection.py"),
+    *("judge/llm/responder.py", "judge/llm/prompt_injection.py"),
     *("judge/input_checks.toml", "judge/robustness/", "data/crisis.toml"),
     *("data/rubrics/", "data/samples/", "emotionbench/administer.py", "emotionbench/scales/", "licence = "),
 )

@@ -13,10 +13,10 @@ import numpy as np
 
 from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
 from empathy_judge.calibration.comparison import judged_models, published_models
+from empathy_judge.calibration.comparison.compare_ratings import RatedComparison, compare_sheet
 from empathy_judge.calibration.comparison.differences import Difference, differences
 from empathy_judge.calibration.comparison.judged_models import ComparedLevel, ComparisonSettings, JudgedModel
 from empathy_judge.calibration.comparison.published_models import PublishedModel, is_published
-from empathy_judge.calibration.comparison.rated_models import RatedComparison, compare_sheet
 from empathy_judge.calibration.comparison.stop_rule import describe_few_raters
 from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
 from empathy_judge.calibration.shares.tally import replies_digest

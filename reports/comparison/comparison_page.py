@@ -31,7 +31,7 @@ from empathy_judge.reports.comparison.pair_sentences import (
 )
 from empathy_judge.reports.outputs import CheckOutcome
 from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of
-from empathy_judge.reports.share_table import LevelRow, describe_bounds, level_table, reference_rows
+from empathy_judge.reports.score_output import LevelRow, describe_bounds, level_table, reference_rows
 from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
 MOST_NAMED = 6

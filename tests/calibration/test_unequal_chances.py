@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from empathy_judge.calibration.comparison.rated_models import RatedLevel, compare_sheet
+from empathy_judge.calibration.comparison.compare_ratings import RatedLevel, compare_sheet
 from empathy_judge.calibration.pairing import pair
 from empathy_judge.calibration.shares.model_table import fit_models, rated_models
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot, ppi_estimate

@@ -14,7 +14,7 @@ from empathy_judge.emotionbench import administer
 from empathy_judge.emotionbench.administer import Inquiry
 from empathy_judge.emotionbench.questionnaires import read_questionnaire, read_sheets
 from empathy_judge.emotionbench.situations import EvokingSituation
-from empathy_judge.judge.llm.answer_prompts import ModelConfig
+from empathy_judge.judge.llm.responder import ModelConfig
 
 PANAS = read_questionnaire("PANAS")
 WAIT = EvokingSituation(id="Anger-0/own-9", factor="Anger-0", text="You wait in the rain.")

@@ -27,11 +27,11 @@ from empathy_judge.data.tables import to_json, to_row, write_rows
 from empathy_judge.emotionbench.marks import read_marks
 from empathy_judge.emotionbench.questionnaires import questionnaire_names, read_questionnaire
 from empathy_judge.judge.base import load_judge
-from empathy_judge.judge.llm.answer_prompts import Responder, read_model_config
 from empathy_judge.judge.llm.decision import DecisionJudge
 from empathy_judge.judge.llm.endpoint import Reply
 from empathy_judge.judge.llm.http_client import Key, read_answer_body
 from empathy_judge.judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.llm.responder import Responder, read_model_config
 from empathy_judge.nightly.config import read_config
 from empathy_judge.training.recipe import read_recipe
 

@@ -33,7 +33,7 @@ SEEDS: Final = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a k
 LOADED: Final = (
     *("numpy", "pydantic", "rich", "openai.resources.chat.completions", "h2.connection", "httpcore"),
     *("sqlalchemy.dialects.sqlite", "empathy_judge.commands.main", "empathy_judge.judge.llm.endpoint"),
-    *("empathy_judge.judge.scoring", "empathy_judge.reports.progress", "empathy_judge.reports.share_table"),
+    *("empathy_judge.judge.scoring", "empathy_judge.reports.progress", "empathy_judge.reports.score_output"),
 )
 SPENDS: Final = ("open", "write", "os.mkdir")  # what a full disk refuses; it lets names change and files go
 NAMES: Final = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")  # as audit hooks call them

@@ -34,7 +34,7 @@ from empathy_judge.rating.journal import JOURNAL_FILE, Entry, Journal
 
 LOADED = (
     "calibration.comparison.compare_runs commands.calibrate commands.compare commands.nightly commands.rate "
-    "commands.score emotionbench.administer judge.composite judge.llm.answer_prompts judge.llm.batch "
+    "commands.score emotionbench.administer judge.composite judge.llm.responder judge.llm.batch "
     "judge.llm.decision nightly.dashboard.build nightly.night rating.collect rating.handouts "
     "rating.rating_app reports.calibration.calibration_page reports.render server.middleware server.process"
 )

@@ -15,7 +15,7 @@ from repository import ROOT, SAMPLES, TESTS
 
 import empathy_judge as ej
 from empathy_judge.data.records import Exchange
-from empathy_judge.judge.llm.answer_prompts import write_messages
+from empathy_judge.judge.llm.responder import write_messages
 
 QUIET = {  # no reports of tools to their makers, and no requests to a hub
     "DEEPEVAL_TELEMETRY_OPT_OUT": "YES",

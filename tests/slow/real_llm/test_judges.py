@@ -12,8 +12,8 @@ from real_servers import find_smollm2, start_llama_server
 from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
-from empathy_judge.judge.llm.answer_prompts import ModelConfig, Responder, respond_to
 from empathy_judge.judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.llm.responder import ModelConfig, Responder, respond_to
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SHORT_RUBRIC = """

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from repository import SHARED
 from scipy import stats
 
-from empathy_judge.calibration.comparison import rated_models
+from empathy_judge.calibration.comparison import compare_ratings as rating_tests
+from empathy_judge.calibration.comparison.compare_ratings import (
+    RatedComparison,
+    RatingColumns,
+    compare_ratings,
+)
 from empathy_judge.calibration.comparison.published_models import DESIGN_EFFECTS, STUDY_COUNTS, published
-from empathy_judge.calibration.comparison.rated_models import RatedComparison, RatingColumns, compare_ratings
 from empathy_judge.calibration.comparison.verdicts import benjamini_hochberg, holm
 from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.records import LABELS, to_plain
@@ -51,7 +55,7 @@ def study() -> RatedComparison:
 def rated() -> RatedComparison:
     if not RATINGS.exists():
         pytest.skip("the study's ratings are missing: set EMPATHY_DATA to a folder with empathy-study")
-    return rated_models.compare_sheet(read_people(RATINGS), RATINGS, models=PAPER)
+    return rating_tests.compare_sheet(read_people(RATINGS), RATINGS, models=PAPER)
 
 
 @pytest.fixture(params=["study", "rated"])
@@ -62,7 +66,7 @@ def comparison(request: pytest.FixtureRequest) -> RatedComparison:
     return found
 
 
-def group(comparison: RatedComparison, name: str) -> rated_models.RatedGroup:
+def group(comparison: RatedComparison, name: str) -> rating_tests.RatedGroup:
     return next(table for table in comparison.groups if table.group == name)
 
 
@@ -179,7 +183,7 @@ def test_the_raters_test_is_welchs() -> None:
     rng = np.random.default_rng(3)
     one, other = np.repeat(np.arange(30), 8), np.repeat(np.arange(30, 55), 8)
     good, others = rng.random(240) < 0.6, rng.random(200) < 0.5
-    found = rated_models.rater_test(yes_or_no(one, good), yes_or_no(other, others))
+    found = rating_tests.rater_test(yes_or_no(one, good), yes_or_no(other, others))
     wanted = stats.ttest_ind(good.reshape(30, 8).mean(1), others.reshape(25, 8).mean(1), equal_var=False)
     assert (found.t, found.p, found.freedom) == pytest.approx((wanted.statistic, wanted.pvalue, wanted.df))
     ends = found.difference.interval
@@ -192,8 +196,8 @@ def test_raters_who_saw_both_models_are_paired() -> None:
     severity = rng.normal(0, 2, 40)[raters]
     good = severity + rng.normal(0, 0.7, 400) > -0.5
     others = severity + rng.normal(0, 0.7, 400) > 0.3
-    paired = rated_models.rater_test(yes_or_no(raters, good), yes_or_no(raters, others))
-    apart = rated_models.rater_test(yes_or_no(raters, good), yes_or_no(raters + 40, others))
+    paired = rating_tests.rater_test(yes_or_no(raters, good), yes_or_no(raters, others))
+    apart = rating_tests.rater_test(yes_or_no(raters, good), yes_or_no(raters + 40, others))
     assert paired.is_shared and not apart.is_shared
     assert paired.difference.value == pytest.approx(apart.difference.value)
     assert paired.p < 0.001 < apart.p

@@ -13,7 +13,7 @@ from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.runs import FinishedRun
 from empathy_judge.data.tables import read_exchanges, write_rows
-from empathy_judge.judge.llm.answer_prompts import (
+from empathy_judge.judge.llm.responder import (
     ModelConfig,
     Responder,
     read_model_config,
