@@ -121,6 +121,12 @@ def read_calibration(path: Path) -> Calibration:
     return calibration
 
 
+def read_saved(folder: Path) -> Calibration | None:
+    """Read the calibration in a folder of a run or a judge, if there is one."""
+    path = folder / CALIBRATION_FILE
+    return read_calibration(path) if path.is_file() else None
+
+
 def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> str | None:
     """Return why a calibration must not be applied to this judge today; None where it may.
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 
 from empathy_judge.calibration import artifact
-from empathy_judge.calibration.artifact import CALIBRATION_FILE, CalibrationChoice
+from empathy_judge.calibration.artifact import CalibrationChoice
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
@@ -266,8 +266,8 @@ def find_calibration_of_runs(
     if digests == {None}:
         return CalibrationChoice(calibration=None, note="the runs have no calibration")
     folders = [run.folder for run in runs] + ([weights / first.name] if weights else [])
-    for path in filter(Path.is_file, (folder / CALIBRATION_FILE for folder in folders)):
-        if (calibration := artifact.read_calibration(path)).digest in digests:
+    for calibration in map(artifact.read_saved, folders):
+        if calibration is not None and calibration.digest in digests:
             return artifact.take_fitting(calibration, judge, today=today)
     digest = next(filter(None, digests))
     return CalibrationChoice(
