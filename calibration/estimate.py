@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 CONFIDENCE = 0.95
+Bound = Literal["at least", "at most"]
+OPPOSITE: Final[Mapping[Bound | None, Bound]] = {"at least": "at most", "at most": "at least"}
 Population = Literal["general", "these raters only"]  # whom a figure with its interval is about
 LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
 THESE_RATERS_ONLY: Final = (
@@ -28,18 +30,36 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A statistic and its interval; `value` is nan where undefined, `interval` None where there is none."""
+    """A statistic and its interval; `value` is nan where undefined, `interval` None where there is none.
+
+    Where only a `bound` is known there is no value, and the interval's other end is that of the scale; `rank`
+    then orders it among others, and is never shown.
+    """
 
     value: float
     interval: Interval | None
+    bound: Bound | None = None
+    rank: float = math.nan
+
+    @property
+    def order(self) -> float:
+        """The value, or the rank where only a bound is known."""
+        return self.rank if self.bound else self.value
+
+    @property
+    def width(self) -> float:
+        """The width of the interval; infinite without one."""
+        return self.interval.high - self.interval.low if self.interval else math.inf
 
     def __neg__(self) -> "Estimate":
         ends = self.interval
-        return Estimate(-self.value, ends and Interval(-ends.high, -ends.low))
+        turned = ends and Interval(-ends.high, -ends.low)
+        return Estimate(-self.value, turned, OPPOSITE.get(self.bound), -self.rank)
 
     def __add__(self, shift: float) -> "Estimate":
         ends = self.interval
-        return Estimate(self.value + shift, ends and Interval(ends.low + shift, ends.high + shift))
+        moved = ends and Interval(ends.low + shift, ends.high + shift)
+        return Estimate(self.value + shift, moved, self.bound, self.rank + shift)
 
     def __sub__(self, other: "Estimate") -> "Estimate":
         """Subtract an independent estimate; the interval comes from both (Zou and Donner 2008).
@@ -60,11 +80,6 @@ class Estimate:
         ends = self.interval
         return Estimate(value, ends and Interval(min(ends.low, value), max(ends.high, value)))
 
-    def hull(self, other: "Estimate") -> "Estimate":
-        """Return the value with an interval that holds those of both."""
-        ends = other.interval
-        return Estimate(self.value, self.at(ends.low).at(ends.high).interval) if ends else self
-
     def is_within(self, margin: float) -> bool:
         """Return whether a difference is shown to be smaller: two one-sided tests (Schuirmann 1987).
 
@@ -76,26 +91,29 @@ class Estimate:
         """
         return self.interval is not None and -margin < self.interval.low and self.interval.high < margin
 
-    def as_dict(self) -> dict[str, float | None]:
+    def as_dict(self) -> dict[str, Any]:
         """Put value and ends side by side; JSON knows no nan, so what is undefined is null.
 
         >>> Estimate(0.5, Interval(0.4, 0.6)).as_dict()
         {'value': 0.5, 'low': 0.4, 'high': 0.6}
-        >>> Estimate(float("nan"), None).as_dict()
-        {'value': None, 'low': None, 'high': None}
+        >>> Estimate(float("nan"), Interval(0.0, 0.3), "at most").as_dict()
+        {'value': None, 'low': 0.0, 'high': 0.3, 'bound': 'at most'}
         """
         low, high = (self.interval.low, self.interval.high) if self.interval else (None, None)
-        return {"value": finite_or_none(self.value), "low": low, "high": high}
+        row: dict[str, Any] = {"value": finite_or_none(self.value), "low": low, "high": high}
+        return row | ({"bound": self.bound} if self.bound else {})
 
     @classmethod
-    def from_dict(cls, row: Mapping[str, float | None]) -> "Estimate":
+    def from_dict(cls, row: Mapping[str, Any]) -> "Estimate":
         """Read what `as_dict` returned.
 
         >>> Estimate.from_dict({"value": 0.5, "low": None, "high": None})
-        Estimate(value=0.5, interval=None)
+        Estimate(value=0.5, interval=None, bound=None, rank=nan)
         """
         value, low, high = (math.nan if row[key] is None else row[key] for key in ("value", "low", "high"))
-        return estimate_of(value, low, high)  # type: ignore[arg-type]
+        bound = row.get("bound")
+        rank = low if bound == "at least" else high if bound else math.nan
+        return replace(estimate_of(value, low, high), bound=bound, rank=rank)
 
 
 UNDEFINED: Final = Estimate(math.nan, None)

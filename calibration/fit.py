@@ -17,7 +17,7 @@ from empathy_judge.calibration.agreement import metrics
 from empathy_judge.calibration.agreement.ceiling import Ceiling, ceiling
 from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agreement
 from empathy_judge.calibration.agreement.metrics import ReliabilityBin
-from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies
+from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies, misfit
 from empathy_judge.calibration.bias import Disagreements, Finding, audit, response_facts, worst_disagreements
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
@@ -148,8 +148,12 @@ def calibrate(
     exchanges: Mapping[str, Exchange] | None = None,
     options: CalibrationOptions | None = None,
     notes: Sequence[str] = (),
+    shipped: Calibration | None = None,
 ) -> CalibrationReport:
-    """Calibrate the first judge against human ratings, and compare all judges."""
+    """Calibrate the first judge against human ratings, and compare all judges.
+
+    The models of the `shipped` calibration of the same judge share the line with those rated here.
+    """
     options = options or CalibrationOptions()
     texts = exchanges or {}
     judges = [with_exchanges(run, texts) for run in runs]
@@ -157,10 +161,14 @@ def calibrate(
         pair(item.judgments, ratings, scale=options.scale, dimension=options.dimension) for item in judges
     ]
     judged, paired, names = judges[0], pairs[0], [item.name for item in judges]
-    model_fit = fit_models(rated_models(paired, judged.judgments))
+    identity = JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric)
+    is_same = shipped is not None and misfit(shipped, identity, today=date.today()) is None
+    model_fit = fit_models(
+        rated_models(paired, judged.judgments), shipped.calibrated_models if shipped and is_same else None
+    )
     rated = set(paired.id.tolist())
     calibration = make_calibration(
-        JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
+        identity,
         paired,
         model_fit,
         created=date.today(),
@@ -180,7 +188,7 @@ def calibrate(
         # labels of them, and is near 0 for the likeliest however well it ranks.
         headline="qwk" if all(item.probabilities is None for item in pairs) else "qwk_matched",
         judge=replace(judged, judgments=()),
-        flagged=find_flags((item.id, item.flag) for item in judged.judgments).get("flagged"),
+        flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
         data=RatedData(
             ratings=len(paired),

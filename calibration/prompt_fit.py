@@ -43,7 +43,7 @@ class PromptFit:
             return UNRESPONSIVE
         return UNCHECKED if ends.high - ends.low > WIDEST else RESPONSIVE
 
-    def as_dict(self) -> dict[str, float | int | bool | None]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         rest = {"prompts": self.prompts, "repeated": self.repeated, "english": self.is_english}
         return {**self.estimate.as_dict(), **rest}

@@ -136,11 +136,12 @@ def fit_judges(
 ) -> FittedJudges:
     """Score the files of replies, compare the judges with the ratings, and write report and calibration."""
     from empathy_judge.calibration import fit
-    from empathy_judge.calibration.artifact import CALIBRATION_FILE, write_calibration
+    from empathy_judge.calibration.artifact import CALIBRATION_FILE, read_calibration, write_calibration
     from empathy_judge.data.judgments import is_judgment_table, judged_dimension
     from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
     from empathy_judge.data.rating_files.sheet import read_sheet
     from empathy_judge.data.records import LABELS
+    from empathy_judge.judge.base import WEIGHTS
     from empathy_judge.judge.scoring import score_files
     from empathy_judge.reports.calibration.calibration_page import default_folder, write_report
     from empathy_judge.reports.calibration.verdict import refuse_part
@@ -171,12 +172,14 @@ def fit_judges(
         reading=reading,
     )
     on_read(inputs.notes)
+    shipped = WEIGHTS / inputs.judges[0].name / CALIBRATION_FILE
     report = fit.calibrate(
         inputs.judges,
         inputs.people,
         exchanges=inputs.exchanges,
         options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
         notes=inputs.notes,
+        shipped=read_calibration(shipped) if shipped.exists() else None,
     )
     folder = out or default_folder(report)
     written = write_report(report, folder)

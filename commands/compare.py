@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "are_variants",
     is_flag=True,
     help="The models are variants of one (versions, prompts, decodings): assume that the judge's errors on"
-    " them correlate at 0.5, which narrows their difference.",
+    " them correlate at 0.25, which narrows their difference.",
 )
 @click.option("--ratings", type=FILE, help="Human ratings of some of the replies.")
 @ratings_options
@@ -53,12 +53,13 @@ if TYPE_CHECKING:
 )
 @options.calibration_option
 @options.margin_option
+@options.max_drop_option
 @click.option(
     "--check",
     is_flag=True,
     help="Set the exit code from the verdict on the first model, or on every model against the baseline:"
-    " 0 better, probably better or similar; 1 worse, or replies that do not respond to their prompts;"
-    " 3 probably worse or inconclusive.",
+    " 0 better, probably better, similar or at least as good; 1 worse, or replies that do not respond to"
+    " their prompts; 3 probably worse or inconclusive.",
 )
 @click.option("--html", type=FILE, metavar="FILE", help="Write the comparison as an HTML page.")
 @click.option("--out", type=FILE, help="Write report.md and report.json into this folder.")
@@ -74,6 +75,7 @@ def compare(
     reply_columns: Columns,
     judge_name: str | None,
     margin: float,
+    max_drop: float,
     check: bool,
     html: Path | None,
     out: Path | None,
@@ -85,8 +87,9 @@ def compare(
     """Compare models by their replies.
 
     Pass files of replies (as for `score`), folders of runs, or both. Files are scored first, into runs/; run
-    the command again to resume. One file may hold several models. The verdict is better, probably better,
-    similar (within the margin) or inconclusive.
+    the command again to resume. One file may hold several models. Each pair has the probability that the one
+    is better; the verdict is better, probably better, similar (within the margin), at least as good (within
+    the drop) or inconclusive.
 
     A table of human ratings (rater, rating, model, emotion) is compared by chi-square tests and by tests with
     raters as units.
@@ -121,6 +124,7 @@ def compare(
         paths=runs,
         models=tuple(name.strip() for names in models for name in names.split(",") if name.strip()),
         margin=margin / 100,
+        max_drop=max_drop / 100,
         weights=WEIGHTS,
         is_gate=check or junit is not None,
         **asked,

@@ -1,7 +1,8 @@
 """Detection of messages by people who may be in danger; responses to them are flagged for human review.
 
-A list of phrases misses much of what is only hinted at: no flag never means that nobody is in danger.
-A flag changes no label; flagged responses are left out of every share, and form a reading list.
+A list of phrases finds what is said plainly, most of it in English, and misses much of what is only hinted
+at: no flag never means that nobody is in danger. A flag changes no label; flagged responses are left out of
+every share, and form a reading list.
 """
 
 import re
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from empathy_judge.data.files import read_toml
 
@@ -28,6 +29,15 @@ SPELLED_OUT: Final = re.compile(r"\b(?:[a-z] ){2,}[a-z]\b")  # k i l l
 QUOTES: Final = re.compile("['\u2018\u2019\u02bc\u0060\u00b4]")
 
 
+class Flagged(Protocol):
+    """A judgment, as far as it is looked at here."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def flag(self) -> str | None: ...
+
+
 class Flags:
     """A count of flagged judgments."""
 
@@ -35,24 +45,27 @@ class Flags:
         self.dangers: Counter[str] = Counter()
         self.ids: list[str] = []
 
-    def add(self, identity: str, flag: str | None) -> None:
-        """Count the judgment with this id and flag."""
-        if flag is not None:
-            self.dangers[flag] += 1
+    def add(self, judgment: Flagged) -> None:
+        """Count a judgment in."""
+        if judgment.flag is not None:
+            self.dangers[judgment.flag] += 1
             if len(self.ids) < KEPT:
-                self.ids.append(identity)
+                self.ids.append(judgment.id)
 
     def as_dict(self) -> dict[str, Any]:
         """Return their number, the number of each danger, and the first ids."""
-        dangers = dict(sorted(self.dangers.items()))
-        return {"count": self.dangers.total(), "dangers": dangers, "ids": list(self.ids)}
+        return {
+            "count": self.dangers.total(),
+            "dangers": dict(sorted(self.dangers.items())),
+            "ids": list(self.ids),
+        }
 
 
-def find_flags(judgments: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
-    """Return a report's part about judgments, given by id and flag; empty where none is flagged."""
+def find_flags(judgments: Iterable[Flagged]) -> dict[str, Any]:
+    """Return a report's part about the flagged judgments; empty where there is none."""
     flags = Flags()
-    for identity, flag in judgments:
-        flags.add(identity, flag)
+    for judgment in judgments:
+        flags.add(judgment)
     return {"flagged": flags.as_dict()} if flags.ids else {}
 
 

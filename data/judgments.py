@@ -22,6 +22,7 @@ from empathy_judge.data.records import (
     UNNAMED_MODEL,
     Exchange,
     Judgment,
+    Rating,
     label_of,
     reply_features,
 )
@@ -82,7 +83,9 @@ def read_recorded(
     """Yield every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
 
     Optional: `model`, `prompt`, `judge` or `rater` (where there are several, `judge` picks one), `dimension`
-    (others are left out) and the probability of every level. A value missing or off the scale is unscored.
+    (others are left out) and a column of probabilities for every level, named like it. A value that is
+    missing or off the scale is unscored. So one rater's ratings are a judge's judgments: datasets list
+    language models among the raters.
     """
     judges: set[str] = set()
     first_seen: dict[str, int] = {}
@@ -268,8 +271,13 @@ def with_exchanges(judged: Judged, exchanges: Mapping[str, Exchange]) -> Judged:
         exchange = exchanges.get(item.id)
         if exchange is not None and not item.content_digest:
             model = exchange.model if item.model == UNNAMED_MODEL else item.model
-            digest, features = exchange.prompt_digest, reply_features(exchange)
-            item = replace(item, model=model, prompt_digest=digest, features=features)
+            item = replace(
+                item,
+                model=model,
+                prompt_digest=exchange.prompt_digest,
+                reply_digest=exchange.reply_digest,
+                features=reply_features(exchange),
+            )
         judgments.append(item)
     return replace(judged, judgments=tuple(judgments))
 
@@ -358,3 +366,11 @@ def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict
                 "unique id"
             )
     return texts
+
+
+def of_people(ratings: Iterable[Rating], *, judges: Sequence[str]) -> list[Rating]:
+    """Return the ratings by all raters who are not judges."""
+    kept = [item for item in ratings if item.rater not in judges]
+    if not kept:
+        raise UserError("ratings: none by a rater other than the judges")
+    return kept

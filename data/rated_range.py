@@ -57,7 +57,11 @@ def _enough(replies: int) -> int:
 
 
 class OutsideCount:
-    """A count of replies outside the range of the judge's training replies and of the calibration's."""
+    """A count of replies outside the rated range.
+
+    `judge` is the range of its training replies, `calibration` that of the replies it was fitted on; where
+    neither is known, nothing is outside.
+    """
 
     def __init__(self, judge: RatedRange | None, calibration: RatedRange | None) -> None:
         known = [item for item in (judge, calibration) if item is not None]

@@ -89,6 +89,11 @@ class Exchange:
         """The digest of the prompt: replies to one prompt are not independent of each other."""
         return _digest(self.prompt)
 
+    @property
+    def reply_digest(self) -> str:
+        """The digest of the reply without case and white space."""
+        return _digest("".join(self.response.casefold().split()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
@@ -124,6 +129,8 @@ class Judgment:
     """digest of everything the judge read"""
     prompt_digest: str
     """the same for all replies to one prompt"""
+    reply_digest: str = ""
+    """the same for equal replies, but for case and white space"""
     label: str | None = None
     """the likeliest label; Okay where that is Good with `GOOD_ABOVE` or less"""
     probabilities: Mapping[str, float] | None = None
@@ -193,6 +200,7 @@ def _judgment(exchange: Exchange, **judged: Any) -> Judgment:
         model=exchange.model,
         content_digest=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
+        reply_digest=exchange.reply_digest,
         flag=danger_in(exchange),
         features=reply_features(exchange),
         **judged,

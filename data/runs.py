@@ -230,7 +230,8 @@ def open_run(
 ) -> Iterator[Run]:
     """Start a run in `folder`, or resume the one that is there; `name` is what it makes.
 
-    A new run starts with the judgments in the file `known`. A folder with other content or in use is refused.
+    A new run starts with the judgments in the file `known`. Refused when the folder holds another run or
+    other files, or when another process is at work in it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -275,8 +276,9 @@ def run_all(
 ) -> FinishedRun:
     """Ask for the rows that the run in `folder` does not have yet, and finish the run.
 
-    A finished run whose manifest `is_enough` is left as it is. `conclude` returns further keys of the
-    manifest; a `summary` among them becomes a file of its own.
+    A finished run whose manifest `is_enough` is left as it is. `ask` saves the answers in the run.
+    `conclude` is called once the rows are written in order: it returns the keys of the manifest beside the
+    plan and the time; a `summary` among them becomes a file of its own.
     """
     manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):

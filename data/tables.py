@@ -98,11 +98,15 @@ def notice_unit(source: Source) -> str:
 
 
 class Exchanges:
-    """Every valid exchange of a source, in order; with `unit` a whole conversation, its rows are joined.
+    """Every valid exchange of a source, in order.
 
-    The id of a row without one is its line; where there are several shards, name and line. An id that another
-    model's response has already gets its own model's name behind it. Without `needs_reply` these are prompts,
-    with an empty response: one that several models answered comes once, unless the columns are our own.
+    A row may hold several exchanges. With `unit` a whole conversation, rows that belong to one are joined.
+
+    The id of a row without one is its line; where there are several shards, name and line. An id that
+    another model's response has already gets its own model's name behind it.
+
+    If `needs_reply` is false, these are prompts: exchanges with an empty response and no model. A prompt that
+    several models answered comes once, unless the table has our own columns.
     """
 
     def __init__(

@@ -148,13 +148,13 @@ def percent(share: AnyEstimate, digits: int = 1, *, sign: bool = False, glue: st
     ('62.9 [60.3, 65.9]', '3.1', '+5.0')
     >>> percent({"value": 0.08, "low": 0.02, "high": 0.14}, sign=True)
     '+8.0 [+2.0, +14.0]'
-    >>> percent({"value": 0.672, "low": 0.571, "high": 1.0})
-    '67.2 (57.1 or more)'
+    >>> percent({"value": None, "low": 0.571, "high": 1.0, "bound": "at least"})
+    '57.1 or more'
     """
     text = number(ends_of(share)[0], digits, scale=100, sign=sign)
     ends = percent_interval(share, digits, sign=sign)
     if text == UNDEFINED or not ends:
-        return text
+        return ends or text
     return f"{text}{glue}{ends if ends.startswith('[') else f'({ends})'}"
 
 

@@ -174,6 +174,7 @@ def compare(
     exchanges: Sequence[AnyPath] = (),
     calibration: AnyPath | None = None,
     margin: float = 5.0,
+    max_drop: float = 10.0,
     scale: str | None = None,
     cut: Sequence[str] = (),
     skip_invalid: bool = False,
@@ -194,6 +195,7 @@ def compare(
             exchanges=tuple(map(Path, exchanges)),
             calibration=None if calibration is None else str(calibration),
             margin=margin / 100,
+            max_drop=max_drop / 100,
             weights=WEIGHTS,
             are_variants=variants,
             reading=_reading(scale, cut, skip_invalid),
@@ -204,7 +206,15 @@ def compare(
         raise UserError("a table of ratings: use the command `empathy-judge compare`")
     found = compared_runs_row(compared)
     rows = [
-        {"model": pair["one"], "verdict": pair["verdict"], "other": pair["other"]}
+        {
+            name: pair[key]
+            for name, key in (
+                ("model", "one"),
+                ("verdict", "verdict"),
+                ("other", "other"),
+                ("probability", "probability"),
+            )
+        }
         | _interval("difference", pair["shares"].get("Good", {}))
         for pair in found["pairs"]
     ]

@@ -67,21 +67,26 @@ class ReplyJudgment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEstimate:
-    """A share of a model's replies, with its 95% confidence interval where there is one."""
+    """A share of a model's replies, with its 95% confidence interval where there is one.
 
-    value: float
+    Outside the rated range there is only a `bound`, "at least" the low end or "at most" the high one.
+    """
+
+    value: float | None
     low: float | None
     high: float | None
+    bound: str | None = None
 
     def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.bound} {(self.low if self.bound == 'at least' else self.high) or 0.0:.1%}"
         if self.low is None or self.high is None:
             return f"{self.value:.1%}"
         return f"{self.value:.1%} [{self.low:.1%}, {self.high:.1%}]"
 
 
 def _read_shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
-    ends = ("value", "low", "high")
-    return {label: ShareEstimate(**{key: row[key] for key in ends}) for label, row in rows.items()}
+    return {label: ShareEstimate(**row) for label, row in rows.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

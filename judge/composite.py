@@ -230,7 +230,7 @@ class ReplyMean(Judge):
             judgment = replace(judgment_of(exchange, mean), curve=tuple(item.score for item in judged))
         else:
             judgment = unscored(exchange, judged[0].unscored or "no reply has a score")
-        return replace(judgment, prompt_digest=opening_digest(exchange))
+        return replace(judgment, prompt_digest=opening_digest(exchange), reply_digest=exchange.content_digest)
 
     def count_runs(self, exchange: Exchange) -> int:
         return sum(map(self.replies.count_runs, split_conversation(exchange)))

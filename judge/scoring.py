@@ -155,19 +155,19 @@ class RunSummary:
 
 
 def _rank(model: ScoredModel) -> tuple[float, str]:
-    value = model.good.value if isinstance(model.good, Estimate) else math.nan
+    value = model.good.order if isinstance(model.good, Estimate) else math.nan
     return (2.0 if math.isnan(value) else -value, model.name)
 
 
-def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
+def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, Any]]:
     """Return shares for JSON, to six digits."""
     return {
-        label: {key: None if end is None else round(end, 6) for key, end in share.as_dict().items()}
+        label: {key: round(end, 6) if isinstance(end, float) else end for key, end in share.as_dict().items()}
         for label, share in shares.items()
     }
 
 
-def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
+def _read_shares(shares: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
     return {label: Estimate.from_dict(share) for label, share in shares.items()}
 
 
@@ -449,7 +449,7 @@ def summarize(
     outside_count = OutsideCount(judge.rated, calibrated.covers)
     for judgment in read():
         tally.add(judgment)
-        flags.add(judgment.id, judgment.flag)
+        flags.add(judgment)
         outside_count.add(judgment.features if judgment.unscored is None else None)
         cost += (judgment.usage or {}).get("cost", 0.0)
     unit, outside, calibration = judge.unit, outside_count.as_dict(), calibrated.calibration

@@ -112,7 +112,7 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
         [
             level.name,
             *(
-                number(share.value, digits, scale=100) if share else NONE
+                number(share.value, digits, scale=100) if share and good and not good.bound else NONE
                 for share in map(level.shares.get, LABELS)
             ),
             percent_interval(good, digits) or NONE,
@@ -160,8 +160,7 @@ def _describe_margin(summary: RunSummary) -> list[str]:
     unrated = {name: share for name, share in shares.items() if name not in rated}
     if rated:
         lines.append(f"{listed(rated)}: corrected by the human ratings of these {noun} in the calibration.")
-    intervals = [share.interval for share in unrated.values() if share.interval]
-    if widths := [(ends.high - ends.low) / 2 for ends in intervals if ends.low > 0 and ends.high < 1]:
+    if widths := [share.width / 2 for share in unrated.values() if not share.bound]:
         whose = listed(list(unrated)) if rated else "this model" if len(models) == 1 else "these models"
         width = number(median(widths), 0, scale=100)
         lines[0] += f" No human ratings exist for {whose}, so the margin is about ±{width} points."
@@ -170,11 +169,9 @@ def _describe_margin(summary: RunSummary) -> list[str]:
 
 def describe_bounds(shares: Mapping[str, Estimate]) -> list[str]:
     """Return for which models the interval is open, and why."""
-    above = [name for name, share in shares.items() if share.interval and share.interval.high >= 1]
-    below = [name for name, share in shares.items() if share.interval and share.interval.low <= 0]
     lines = []
-    for names, side, bound in ((above, "above", "a lower"), (below, "below", "an upper")):
-        if names:
+    for kind, side, bound in (("at least", "above", "a lower"), ("at most", "below", "an upper")):
+        if names := [name for name, share in shares.items() if share.bound == kind]:
             reason = f"the judge places {'it' if len(names) == 1 else 'them'} {side} every model people rated"
             lines.append(f"{listed(names)}: {reason}, so only {bound} bound is known.")
     return lines

@@ -217,7 +217,7 @@ class ReliabilityBin:
     predicted: float
     observed: Estimate
 
-    def as_dict(self) -> dict[str, float | None]:
+    def as_dict(self) -> dict[str, Any]:
         """Return count, prediction, and the observed frequency with its interval."""
         return {"count": self.count, "predicted": self.predicted, **self.observed.as_dict()}
 

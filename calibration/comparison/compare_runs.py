@@ -14,11 +14,11 @@ import numpy as np
 from empathy_judge.calibration.artifact import Calibration, CalibrationChoice
 from empathy_judge.calibration.comparison import judged_models, published_models
 from empathy_judge.calibration.comparison.compare_ratings import RatedComparison, compare_sheet
-from empathy_judge.calibration.comparison.differences import Difference, differences
+from empathy_judge.calibration.comparison.differences import Difference, chances_of_best, differences
 from empathy_judge.calibration.comparison.judged_models import ComparedLevel, ComparisonSettings, JudgedModel
 from empathy_judge.calibration.comparison.published_models import PublishedModel, is_published
 from empathy_judge.calibration.comparison.stop_rule import describe_few_raters
-from empathy_judge.calibration.comparison.verdicts import REVERSED, Verdict
+from empathy_judge.calibration.comparison.verdicts import Verdict
 from empathy_judge.calibration.shares.tally import replies_digest
 from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.errors import UserError
@@ -29,8 +29,12 @@ from empathy_judge.data.rating_files.sheet import RatingSheet, SheetOptions
 from empathy_judge.data.records import UNNAMED_MODEL
 from empathy_judge.data.tables import validate
 
+MOST_RANKED: Final = 20  # models with a probability of being the best
 MOST_SHOWN: Final = 6  # pairs whose replies are shown: those of four models
-EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "probably better": 0, "similar": 0, "worse": 1}
+EXIT_CODES: Final[Mapping[Verdict, int]] = {
+    **{"better": 0, "probably better": 0, "similar": 0, "at least as good": 0},
+    **{"probably worse": 3, "inconclusive": 3, "worse": 1},
+}
 UNRESPONSIVE_CODE: Final = 1
 
 
@@ -45,6 +49,7 @@ class ComparisonRequest:
     exchanges: tuple[Path, ...] = ()
     calibration: str | None = None
     margin: float = ComparisonSettings().margin
+    max_drop: float = ComparisonSettings().max_drop
     weights: Path | None = None  # the folder of the shipped judges and their calibrations
     labels: Mapping[Path, str] = field(default_factory=dict)  # names of runs
     are_variants: bool = False  # all are variants of one model
@@ -65,6 +70,7 @@ class ComparedRuns:
     has_baseline: bool
     unrated_models: tuple[str, ...]  # without ratings, in the calibration or here
     models_in_several_runs: tuple[str, ...]
+    best: Mapping[str, float]  # each model's probability of the highest Good share
     first: str  # the first model named
     are_variants: bool
     flags: Mapping[str, Any]  # of speakers who may be in danger; empty if none
@@ -75,7 +81,17 @@ class ComparedRuns:
     @property
     def tests(self) -> int:
         """The number of differences that Holm's adjustment counts."""
-        return sum(1 for pair in self.pairs if pair.p == pair.p)
+        return sum(1 for pair in self.pairs if pair.p_holm == pair.p_holm)
+
+    @property
+    def called(self) -> tuple[Difference, ...]:
+        """The pairs of which the line says which model is better."""
+        return tuple(pair for pair in self.pairs if pair.is_called)
+
+    @property
+    def expected_wrong(self) -> float:
+        """How many of these verdicts are expected to be wrong."""
+        return sum(min(pair.probability, 1 - pair.probability) for pair in self.called)
 
     @property
     def example_digests(self) -> set[str]:
@@ -85,7 +101,7 @@ class ComparedRuns:
 
     @property
     def exit_code(self) -> int:
-        """0 if the first model is better, probably better or similar, 1 if it is worse, 3 otherwise.
+        """0 if the first model is better, probably better, similar or at least as good; 1 if worse; else 3.
 
         1 also where its replies do not respond to their prompts. With baselines: of every other model against
         each of them, the worst.
@@ -114,7 +130,7 @@ class ComparedRuns:
         is_turned = not self.has_baseline and pair.one != self.first
         if (pair.other if is_turned else pair.one) in self.unresponsive:
             return UNRESPONSIVE_CODE
-        return EXIT_CODES.get(REVERSED[pair.verdict] if is_turned else pair.verdict, 3)
+        return EXIT_CODES[(pair.reverse() if is_turned else pair).verdict]
 
 
 def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedComparison:
@@ -153,6 +169,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     )
     settings = ComparisonSettings(
         margin=request.margin,
+        max_drop=request.max_drop,
         design_effect=published_models.USUAL_DESIGN_EFFECT,
         are_variants=request.are_variants,
     )
@@ -191,9 +208,10 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         models_in_several_runs=tuple(
             name for name, count in times.items() if count > 1 and name != UNNAMED_MODEL
         ),
+        best=chances_of_best([models[level.model] for level in levels[:MOST_RANKED]], settings),
         first=next(iter(models)),
         are_variants=settings.are_variants,
-        flags=find_flags((item.id, item.flag) for item in judgments),
+        flags=find_flags(judgments),
         outside=find_outside(judgments, rated_range, choice.covers),
         few_raters=_few_raters(models.values()),
         notes=sheet.notes,

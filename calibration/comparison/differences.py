@@ -3,12 +3,14 @@
 Two models without ratings are compared by the calibrated line: the sign of their difference by the pooled
 deviations of the judge from people, its size by draws from the line's posterior. Ratings of either update the
 line's levels. Without a calibration the difference is that of the ratings, else the judge's own. The choice
-never depends on the estimates. Effects of prompts and raters that both models share cancel.
+never depends on the estimates. Effects of prompts and raters that both models share cancel, and so does the
+judge's error on equal replies.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -22,12 +24,13 @@ from empathy_judge.calibration.comparison.judged_models import (
     How,
     JudgedModel,
     compared_level,
+    equal_share,
     judge_contrast,
     logit_contrast,
 )
 from empathy_judge.calibration.comparison.published_models import PublishedModel
 from empathy_judge.calibration.comparison.verdicts import Verdict
-from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Interval
+from empathy_judge.calibration.estimate import UNDEFINED, Bound, Estimate, Floats, Interval
 from empathy_judge.calibration.shares import transport
 from empathy_judge.calibration.shares.correction import target_of
 from empathy_judge.calibration.shares.ppi import RatedEstimate, RatedModel, rated_difference
@@ -35,11 +38,15 @@ from empathy_judge.calibration.shares.transport import LEAST_REPLIES, Calibrated
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 
-VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
+VARIANT_CORRELATION: Final = 0.25  # assumed, of the judge's errors on variants of one model
 TOO_FEW_PROMPTS: Final = "too few prompts to estimate how much they differ"
+LEAST_EFFECT: Final = 2.3  # of raters of one model, as a plan assumes it
+CROSSED: Final = 0.46  # of it is left in the difference where each person rates both models
+MOST_RATINGS: Final = 500  # that a plan advises
 KNOWN_RATERS: Final = 10  # as many raters show their own design effect
 TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
 MOST: Final = 10  # prompts kept of a pair
+BY_LINE: Final = frozenset({"line", "both"})
 LEAST_P: Final = 1e-300  # below it no standard error is left
 
 
@@ -50,15 +57,21 @@ class DifferenceEstimate:
     how: How = "refused"
     shares: Mapping[str, Estimate] = field(default_factory=dict)
     probability: float = math.nan
+    at_least: tuple[float, float] = (math.nan, math.nan)  # that either is, within the allowed drop
     freedom: float = math.inf  # of the interval; infinite where it comes from a posterior
     reason: str | None = None
-    correlation: float = 0.0
 
 
 def estimate_difference(
     one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], settings: ComparisonSettings
 ) -> DifferenceEstimate:
     """Estimate a difference by the line with the ratings, else by ratings of both, else by the judge."""
+    equal = equal_share(one, other)
+    if equal == 1:
+        nothing = Estimate(0.0, Interval(0.0, 0.0))
+        return DifferenceEstimate(
+            how="same", shares=dict.fromkeys(LABELS, nothing), probability=0.5, at_least=(1.0, 1.0)
+        )
     if reason := refuse(one, other):
         return DifferenceEstimate(reason=reason)
     gap = rated_difference(one.ppi, other.ppi) if one.ppi is not None and other.ppi is not None else None
@@ -67,8 +80,9 @@ def estimate_difference(
     if one.known is not None and other.known is not None:
         return DifferenceEstimate(how="ratings", shares=_gap(one.known, other.known))
     by_line = DifferenceEstimate()
-    if settings.calibrated is not None:
-        by_line = _by_line(one, other, gap, alone, settings)
+    is_complete = all(item.ppi is not None and item.ppi.is_complete for item in (one, other))
+    if settings.calibrated is not None and not (gap is not None and is_complete):
+        by_line = _by_line(one, other, gap, alone, equal, settings)
         if by_line.shares:
             return by_line
     if gap is not None:
@@ -96,11 +110,16 @@ def _by_line(
     other: JudgedModel,
     gap: RatedEstimate | None,
     alone: Mapping[str, Contrast],
+    equal: float,
     settings: ComparisonSettings,
 ) -> DifferenceEstimate:
-    """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels."""
+    """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels.
+
+    The judge errs only on the prompts with different replies.
+    """
     correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
-    shares, probability, is_rated = {}, math.nan, False
+    correlation = 1 - (1 - correlation) * (1 - equal) ** 2
+    shares, probability, at_least, is_rated = {}, math.nan, (math.nan, math.nan), False
     for column, label in enumerate(LABELS):
         line = settings.lines[column].without(one.known_as, other.known_as)
         targets = [_target(item, column, line) for item in (one, other)]
@@ -110,36 +129,35 @@ def _by_line(
             if reason := transport.refusal(line, target):
                 return DifferenceEstimate(reason=f"{item.name}: {reason}")
         is_rated = any(target.is_rated for target in targets)
-        is_open = any(not target.is_rated and transport.side_beyond(line, target) for target in targets)
+        is_inside = not any(transport.bound_beyond(line, target) for target in targets)
         # Half of the difference's noise to each: together they have what pairing leaves of it.
         if alone[label].is_defined:
             targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
         if gap is not None and is_rated:
             targets = [replace(target, noise=float(gap.stated_variance[column]) / 2) for target in targets]
-        shares[label], probability = transport.transport_difference(
-            line, *targets, correlation=correlation, is_open=is_open
-        )
-        if label == GOOD and not is_rated:
-            error = logit_contrast(one.rated, other.rated).error
-            if not math.isfinite(error):
-                return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
-            probability = transport.sign_probability(
-                line, targets[0], targets[1], error, correlation=correlation
+        found = transport.transport_difference(line, *targets, correlation=correlation)
+        shares[label] = found.estimate
+        if label != GOOD:
+            continue
+        may_lose = is_inside and not (one.repeats_itself or other.repeats_itself)
+        if is_rated:
+            probability = found.exceeds(0.0)
+            if may_lose:
+                at_least = found.exceeds(-settings.max_drop), 1 - found.exceeds(settings.max_drop)
+            continue
+        error = logit_contrast(one.rated, other.rated).error
+        if not math.isfinite(error):
+            return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
+        sign = partial(transport.sign_probability, line, error=error, correlation=correlation)
+        probability = sign(*targets)
+        if may_lose:
+            at_least = (
+                sign(*targets, drop=settings.max_drop),
+                sign(*reversed(targets), drop=settings.max_drop),
             )
-            shares[label] = _with_sign(shares[label], probability)
-    conflicts = {_conflict(item, settings) for item in (one, other)} - {None}
-    if gap is not None and is_rated and conflicts:
-        by_ratings, freedom = gap.shares(), float(gap.freedom[-1])
-        if conflicts == {"ratings"}:
-            return DifferenceEstimate(how="ratings", shares=by_ratings, freedom=freedom)
-        # The difference must hold by the ratings alone, too.
-        p = verdicts.p_of_interval(by_ratings[GOOD], freedom)[0]
-        sign = 1 if probability > 0.5 else -1
-        certain = 1 - p / 2 if sign * by_ratings[GOOD].value > 0 else p / 2
-        probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
-        shares = {label: item.hull(shares[label]) for label, item in by_ratings.items()}
-    how: How = "both" if is_rated else "line"
-    return DifferenceEstimate(how=how, shares=shares, probability=probability, correlation=correlation)
+    return DifferenceEstimate(
+        how="both" if is_rated else "line", shares=shares, probability=probability, at_least=at_least
+    )
 
 
 def _target(item: JudgedModel, column: int, line: CalibratedModels) -> TargetModel:
@@ -150,24 +168,6 @@ def _target(item: JudgedModel, column: int, line: CalibratedModels) -> TargetMod
         return target
     error = (share.interval.high - share.interval.low) / 2 / NORMAL
     return replace(target, crowd=share.value, noise=error**2)
-
-
-def _with_sign(estimate: Estimate, probability: float) -> Estimate:
-    """Return the interval of the size, ended at 0 exactly where the sign is significant."""
-    ends = estimate.interval
-    if ends is None:
-        return estimate
-    if probability < 0.5:
-        return -_with_sign(-estimate, 1 - probability)
-    sides = 1 if ends.high >= 1 else 2  # an open interval has its whole error at one end
-    is_significant = sides * min(probability, 1 - probability) < verdicts.ALPHA
-    low = max(ends.low, 0.0) if is_significant else min(ends.low, 0.0)
-    return Estimate(estimate.value, Interval(low, ends.high))
-
-
-def _conflict(item: JudgedModel, settings: ComparisonSettings) -> transport.Conflict | None:
-    line = settings.lines[-1].without(item.known_as)
-    return transport.find_conflict(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +211,8 @@ class Difference:
     how: How
     reason: str | None
     shared_prompts: int
-    needed: int | None = None  # how many more find a difference as large as the margin with 80% power
-    unit: Literal["ratings", "prompts"]
+    needed: int | None = None  # how many more find this difference, or the margin, with 80% power
+    unit: Literal["people", "prompts"]
     verdict: Verdict = "inconclusive"
     is_robust: bool = True  # the verdict holds with all unscored replies counted as Bad
     unscored: tuple[float, float] = (0.0, 0.0)  # the shares of unscored replies of the one and the other
@@ -222,8 +222,9 @@ class Difference:
     error: float  # the standard error of Good that the interval implies
     shares: Mapping[str, Estimate]
     judge: Estimate  # the judge's own difference
-    probability: float = math.nan  # that people prefer the one to the other
-    correlation: float = 0.0  # assumed of the judge's errors on variants of one model
+    probability: float = math.nan  # that the share of the one is higher
+    at_least: tuple[float, float] = (math.nan, math.nan)  # that either is as good, within `max_drop`
+    max_drop: float
     wins: PromptWins | None = None
 
     @property
@@ -231,11 +232,14 @@ class Difference:
         return self.shares.get(GOOD, UNDEFINED)
 
     @property
-    def bound(self) -> Literal["at least", "at most"] | None:
-        """The bound that the difference is, where a model lies beyond the rated range; None within it."""
-        if (ends := self.good.interval) is None or (ends.low > -1.0 and ends.high < 1.0):
-            return None
-        return "at least" if ends.high >= 1.0 else "at most"
+    def bound(self) -> Bound | None:
+        """Which bound the difference is, where a model lies outside the rated range; None within it."""
+        return self.good.bound
+
+    @property
+    def is_called(self) -> bool:
+        """Whether a verdict by the line says which model is better."""
+        return self.how in BY_LINE and self.verdict.endswith(("better", "worse"))
 
     def reverse(self) -> "Difference":
         """Return other - one."""
@@ -243,7 +247,8 @@ class Difference:
             self,
             one=self.other,
             other=self.one,
-            verdict=verdicts.REVERSED[self.verdict],
+            verdict=verdicts.turned(self.verdict, self.at_least[1]),
+            at_least=self.at_least[::-1],
             shares={label: -share for label, share in self.shares.items()},
             judge=-self.judge,
             probability=1 - self.probability,
@@ -255,7 +260,7 @@ class Difference:
 def differences(
     pairs: Sequence[tuple[JudgedModel, JudgedModel | PublishedModel]], settings: ComparisonSettings
 ) -> tuple[Difference, ...]:
-    """Return every pair's difference and verdict, with Holm's adjustment over all pairs."""
+    """Return every pair's difference and verdict; p-values with Holm's adjustment over all pairs."""
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
     levels = {name: compared_level(item, settings) for name, item in judged.items()}
     plain = _adjust([_difference(one, other, levels, settings) for one, other in pairs])
@@ -275,14 +280,14 @@ def differences(
         )
         is_open = item.verdict not in verdicts.SETTLED and not item.is_withheld
         if is_open and (item.how != "judge" or item.verdict == "inconclusive"):
-            item = replace(item, needed=needed_ratings(one, other, item, settings))
+            item = replace(item, needed=people_needed(one, other, item, settings))
         decided.append(item)
     return tuple(decided)
 
 
 def _adjust(items: Sequence[Difference]) -> list[Difference]:
-    """Return the differences with p-values by Holm's adjustment over all of them."""
-    adjusted = verdicts.holm([item.p for item in items])
+    """Return the differences with p-values by Holm's adjustment over those that have no probability."""
+    adjusted = verdicts.holm([math.nan if item.how in BY_LINE else item.p for item in items])
     return [replace(item, p_holm=float(p)) for item, p in zip(items, adjusted, strict=True)]
 
 
@@ -300,7 +305,7 @@ def _count_as_bad(item: Difference, levels: Mapping[str, ComparedLevel]) -> Diff
     shift = falls[1] - falls[0]
     if not item.shares or not shift or not math.isfinite(shift + item.p):
         return item
-    value, z = item.good.value, -float(ndtri(max(item.p, LEAST_P) / 2))
+    value, z = item.good.order, -float(ndtri(max(item.p, LEAST_P) / 2))
     error = abs(value) / z if z > 0 and value else item.error
     probability = float(ndtr((value + shift) / error)) if error > 0 else float(value + shift > 0)
     return replace(
@@ -316,22 +321,32 @@ def _on_levels(
     basis: DifferenceEstimate, one: Mapping[str, Estimate], other: Mapping[str, Estimate]
 ) -> dict[str, Estimate]:
     """Return the differences of shares, of the levels themselves where both rest on the line."""
-    if basis.how not in ("line", "both"):
+    if basis.how not in BY_LINE:
         return dict(basis.shares)
-    return {label: share.at(one[label].value - other[label].value) for label, share in basis.shares.items()}
+    return {
+        label: share
+        if share.bound or one[label].bound or other[label].bound
+        else share.at(one[label].value - other[label].value)
+        for label, share in basis.shares.items()
+    }
 
 
 def _decide(item: Difference, margin: float) -> Verdict:
     """Return the verdict; a difference within the margin is similar, however certain its sign."""
+    if item.how == "same":
+        return "similar"
     if item.how == "judge":
         is_seen = item.p_holm < verdicts.ALPHA and not item.judge.is_within(margin)
         return _probably(item.judge.value) if is_seen else "inconclusive"
     if item.good.is_within(margin):
         return "similar"
-    if item.p_holm < verdicts.ALPHA:
+    certain = max(item.probability, 1 - item.probability)
+    is_sure = item.p_holm < verdicts.ALPHA if item.how == "ratings" else certain >= verdicts.SURE
+    if is_sure:
         return "better" if item.probability > 0.5 else "worse"
-    is_likely = max(item.probability, 1 - item.probability) >= verdicts.LIKELY
-    return _probably(item.probability - 0.5) if is_likely else "inconclusive"
+    if certain >= verdicts.LIKELY:
+        return _probably(item.probability - 0.5)
+    return "at least as good" if item.at_least[0] >= verdicts.SURE_AT_LEAST else "inconclusive"
 
 
 def _probably(value: float) -> Verdict:
@@ -353,10 +368,14 @@ def _difference(
         basis = estimate_difference(one, other, alone, settings)
         wins = prompt_wins(one, other)
     theirs = other.shares if isinstance(other, PublishedModel) else levels[other.name].shares
-    good, probability = basis.shares.get(GOOD, UNDEFINED), basis.probability
+    good, probability, at_least = basis.shares.get(GOOD, UNDEFINED), basis.probability, basis.at_least
     p, error = verdicts.p_of_interval(good, basis.freedom)
-    if basis.how != "judge" and math.isnan(probability):  # by ratings alone
-        probability = 1 - p / 2 if good.value > 0 else p / 2
+    if basis.how == "ratings":
+        probability = verdicts.chance_above(good, 0.0, basis.freedom)
+        at_least = (
+            verdicts.chance_above(good, -settings.max_drop, basis.freedom),
+            verdicts.chance_above(-good, -settings.max_drop, basis.freedom),
+        )
     p = 2 * min(probability, 1 - probability) if math.isfinite(probability) else p
     return Difference(
         one=one.name,
@@ -368,9 +387,10 @@ def _difference(
         shared_prompts=wins.prompts if wins else 0,
         p=p,
         error=error,
-        unit="prompts" if basis.how == "judge" else "ratings",
+        unit="prompts" if basis.how == "judge" else "people",
         probability=probability,
-        correlation=basis.correlation,
+        at_least=at_least,
+        max_drop=settings.max_drop,
         wins=wins,
     )
 
@@ -381,16 +401,21 @@ def _from_study(
     """Compare a judged model with human ratings of a published one: no raters or prompts are shared."""
     if reason := refuse(one):
         return DifferenceEstimate(reason=reason)
-    if level.how in ("line", "both"):
-        shares, probability = {}, math.nan
+    if level.how in BY_LINE:
+        found = {}
         for column, label in enumerate(LABELS):
             line = settings.lines[column].without(one.known_as)
-            target = _target(one, column, line)
-            is_open = not target.is_rated and transport.side_beyond(line, target) is not None
-            shares[label], probability = transport.transport_difference(
-                line, target, other.shares[label], is_open=is_open
+            found[label] = transport.transport_difference(
+                line, _target(one, column, line), other.shares[label]
             )
-        return DifferenceEstimate(how=level.how, shares=shares, probability=probability)
+        good = found[GOOD]
+        at_least = good.exceeds(-settings.max_drop), 1 - good.exceeds(settings.max_drop)
+        return DifferenceEstimate(
+            how=level.how,
+            shares={label: item.estimate for label, item in found.items()},
+            probability=good.exceeds(0.0),
+            at_least=at_least if good.estimate.bound is None else (math.nan, math.nan),
+        )
     if level.how != "ratings":
         return DifferenceEstimate(reason=level.reason or NOT_PEOPLE)
     return DifferenceEstimate(
@@ -402,6 +427,20 @@ def _from_study(
 
 def _gap(one: Mapping[str, Estimate], other: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {label: one[label] - other[label] for label in LABELS}
+
+
+def chances_of_best(models: Sequence[JudgedModel], settings: ComparisonSettings) -> dict[str, float]:
+    """Return each model's probability of having the highest share of Good; empty without a calibration.
+
+    Models without a level are left out.
+    """
+    line = settings.lines[-1].without(*(item.known_as for item in models))
+    targets = {item.name: _target(item, -1, line) for item in models if refuse(item) is None}
+    targets = {name: item for name, item in targets.items() if transport.refusal(line, item) is None}
+    if len(targets) < 2:
+        return {}
+    best = transport.rank_draws(line, [*targets.values()]).argmax(axis=0)
+    return dict(zip(targets, (np.bincount(best, minlength=len(targets)) / len(best)).tolist(), strict=True))
 
 
 def prompt_wins(one: JudgedModel, other: JudgedModel) -> PromptWins | None:
@@ -439,31 +478,33 @@ def _by_prompt(model: RatedModel) -> tuple[dict[str, float], dict[str, int]]:
     return dict(zip(names, means.tolist(), strict=True)), dict(zip(names, first.tolist(), strict=True))
 
 
-def needed_ratings(
+def people_needed(
     one: JudgedModel, other: JudgedModel | PublishedModel, item: Difference, settings: ComparisonSettings
 ) -> int | None:
-    """Return how many more ratings of each model detect a true difference of the margin with 80% power.
+    """Return how many more people find the estimated difference, or the margin, with 80% power.
 
-    Each rating is of a new reply. By the judge alone it is more prompts instead. None where no number does,
-    or none is known.
+    Each rates ten replies, half of each model, that nobody rated. By the judge alone it is prompts instead.
+    None where it is more than `MOST_RATINGS`, or unknown.
     """
     judged = [model for model in (one, other) if isinstance(model, JudgedModel)]
     if item.how == "judge":
         have = min(len(model.rated.judged) for model in judged)
         total = _prompts(settings.margin, item.error, have)
-    elif item.how == "refused" and settings.calibrated is None:
+        return max(1, math.ceil(total - have)) if math.isfinite(total) else None
+    if item.how == "refused" and settings.calibrated is None:
         return None
-    else:
-        have = min(len(model.rated.item) for model in judged)
-        shares = [float(model.rated.judged[:, -1].mean()) for model in judged if len(model.rated.judged)]
-        share = float(np.mean(shares)) if shares else 0.5
-        known = 0.0
-        if isinstance(other, PublishedModel):
-            ends = other.shares[GOOD].interval
-            known = ((ends.high - ends.low) / 2 / NORMAL) ** 2 if ends else math.inf
-        variance = share * (1 - share) * _design_effect(judged, settings)
-        total = verdicts.ratings_of_each(settings.margin, variance=variance, sides=len(judged), known=known)
-    return max(1, math.ceil(total - have)) if math.isfinite(total) else None
+    have = min(len(model.rated.item) for model in judged)
+    shares = [float(model.rated.judged[:, -1].mean()) for model in judged if len(model.rated.judged)]
+    share = float(np.mean(shares)) if shares else 0.5
+    known, crossed = 0.0, CROSSED
+    if isinstance(other, PublishedModel):
+        ends = other.shares[GOOD].interval
+        known, crossed = ((ends.high - ends.low) / 2 / NORMAL) ** 2 if ends else math.inf, 1.0
+    variance = share * (1 - share) * _design_effect(judged, settings) * crossed
+    size = max(settings.margin, abs(np.nan_to_num(item.good.order)))
+    total = verdicts.ratings_of_each(size, variance=variance, sides=len(judged), known=known)
+    ratings = len(judged) * (total - have)
+    return max(1, math.ceil(ratings / verdicts.RATINGS_EACH)) if ratings <= MOST_RATINGS else None
 
 
 def _prompts(difference: float, error: float, prompts: int) -> float:
@@ -478,4 +519,4 @@ def _design_effect(judged: Sequence[JudgedModel], settings: ComparisonSettings) 
     """Return their own raters' design effect where those are many enough, else the calibration's."""
     known = [item.ppi for item in judged if item.ppi is not None and item.ppi.clusters >= KNOWN_RATERS]
     own = [float(ppi.design_effect[-1]) for ppi in known if math.isfinite(ppi.design_effect[-1])]
-    return max(1.0, float(np.mean(own)) if own else settings.design_effect)
+    return float(np.mean(own)) if own else max(LEAST_EFFECT, settings.design_effect)

@@ -19,7 +19,7 @@ from empathy_judge.calibration.artifact import CalibrationChoice
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
-from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.prompt_fit import MANY_REPEATS, PromptFit
 from empathy_judge.calibration.shares import ppi
 from empathy_judge.calibration.shares.correction import UNCALIBRATED, correct
 from empathy_judge.calibration.shares.ppi import PpiEstimate, RatedModel
@@ -28,7 +28,7 @@ from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import JudgedRun
 from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
-How = Literal["ratings", "line", "both", "judge", "refused"]
+How = Literal["ratings", "line", "both", "judge", "same", "refused"]
 GOOD: Final = LABELS[-1]
 UNRESPONSIVE: Final = "the replies do not respond to their prompts"
 
@@ -42,6 +42,7 @@ class JudgedModel:
     unscored: int = 0
     model: str = ""  # the name in calibrations, if that differs
     contents: tuple[str, ...] = ()  # the digests of its scored responses
+    replies: tuple[str, ...] = ()  # those of the replies alone
     fit: PromptFit | None = None
     known: Mapping[str, Estimate] | None = None  # its shares, if the calibration has ratings of these replies
 
@@ -53,6 +54,11 @@ class JudgedModel:
     def is_unresponsive(self) -> bool:
         """Whether its replies do not respond to their prompts."""
         return self.fit is not None and self.fit.state == "unresponsive"
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether many of its replies nearly repeat a reply to another prompt."""
+        return self.fit is not None and self.fit.repeated >= MANY_REPEATS
 
     @cached_property
     def ppi(self) -> PpiEstimate | None:
@@ -70,6 +76,7 @@ class ComparisonSettings:
     calibrated: tuple[CalibratedModels, ...] | None = None
     design_effect: float = 1.0
     margin: float = 0.05  # the smallest relevant difference of Good shares
+    max_drop: float = 0.10  # the largest loss with which a model is still at least as good
     are_variants: bool = False  # all models compared are variants of one
 
     @property
@@ -90,11 +97,12 @@ class ComparedLevel:
     unscored: int
     ratings: int
     fit: PromptFit | None = None
+    apart: tuple[Estimate, Estimate] | None = None  # Good by the judge and by people, where both say no more
 
     @property
     def good(self) -> float:
-        """The share of Good; nan where undefined."""
-        return self.shares[GOOD].value if GOOD in self.shares else math.nan
+        """The share of Good, for an order of models; nan where undefined."""
+        return self.shares[GOOD].order if GOOD in self.shares else math.nan
 
     @property
     def missing(self) -> float:
@@ -123,11 +131,30 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     rated = model.rated if model.ppi is not None else model.rated.without_ratings()
     (found,) = correct({model.known_as: rated}, calibrated=settings.lines)
     level = replace(level, reason=found.reason if settings.calibrated else None)
+    if found.how == "both" and model.ppi is not None:
+        (alone,) = correct({model.known_as: rated.without_ratings()}, calibrated=settings.lines)
+        if found.corrected[GOOD].width >= alone.corrected[GOOD].width:
+            level = replace(level, apart=(alone.corrected[GOOD], model.ppi.shares()[GOOD]))
     if found.how != "refused":
         return replace(level, how=found.how, shares=found.corrected)
     if level.judged:
         return replace(level, how="judge", shares=judge_shares(model.rated))
     return replace(level, reason="nothing was scored")
+
+
+def equal_share(one: JudgedModel, other: JudgedModel) -> float:
+    """Return the part of the prompts to which both gave the same replies, but for case and white space."""
+    first, second = (_replies_by_prompt(item) for item in (one, other))
+    prompts = first.keys() | second.keys()
+    return sum(first.get(prompt) == second.get(prompt) for prompt in prompts) / max(1, len(prompts))
+
+
+def _replies_by_prompt(model: JudgedModel) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    if model.rated.prompt is not None:
+        for prompt, reply in zip(model.rated.prompt.tolist(), model.replies, strict=False):
+            found.setdefault(prompt, Counter())[reply] += 1
+    return {} if "" in model.replies else found
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
@@ -248,6 +275,7 @@ def _judged_model(
         unscored=len(judgments) - len(scored),
         model=model,
         contents=tuple(item.content_digest for item in scored),
+        replies=tuple(item.reply_digest for item in scored),
     )
 
 

@@ -1,9 +1,11 @@
-"""The verdict on one model against another: better, probably better, similar, inconclusive, or the reverse.
+"""The verdict on one model against another: better, probably better, similar, at least as good, inconclusive.
 
-*Better* and *worse* are significant at the 5% level over all pairs, by human ratings or the calibrated judge.
-*Probably better* means that people prefer the model with a probability of at least 88%. *Similar* means that
-the whole interval lies within the margin. The judge alone, without a calibration or ratings, gives at most
-*probably better*. Where many replies are unscored, a verdict must also hold with all of them counted as Bad.
+It follows from the probability that the model's Good share is higher: *better* from 97.5%, *probably better*
+from 88%. *Similar* means that the whole interval of the difference lies within the margin, *at least as good*
+that the share is lower by no more than the allowed drop, with a probability of 95%. Verdicts by ratings alone
+are significant at the 5% level over all pairs. The judge alone, without a calibration or ratings, gives at
+most *probably better*. Where many replies are unscored, a verdict must also hold with all of them counted as
+Bad.
 """
 
 import math
@@ -17,12 +19,15 @@ from numpy.typing import ArrayLike
 from empathy_judge.calibration.cluster import reach
 from empathy_judge.calibration.estimate import CONFIDENCE, LEAST_RATERS, Estimate, Floats, Integers
 
-Verdict = Literal["better", "probably better", "similar", "inconclusive", "probably worse", "worse"]
+Verdict = Literal[
+    "better", "probably better", "similar", "at least as good", "inconclusive", "probably worse", "worse"
+]
 SETTLED: Final[frozenset[Verdict]] = frozenset({"better", "similar", "worse"})
 REVERSED: Final[Mapping[Verdict, Verdict]] = {
     "better": "worse",
     "probably better": "probably worse",
     "similar": "similar",
+    "at least as good": "inconclusive",  # where the reverse does not hold as well
     "inconclusive": "inconclusive",
     "probably worse": "probably better",
     "worse": "better",
@@ -30,7 +35,9 @@ REVERSED: Final[Mapping[Verdict, Verdict]] = {
 MOST_UNSCORED: Final = 0.10  # share of a model's replies
 MOST_MORE_UNSCORED: Final = 0.05  # than the other model's share
 ALPHA: Final = 0.05
-LIKELY: Final = 0.88
+SURE: Final = 0.975  # that one share is higher: better
+LIKELY: Final = 0.88  # probably better
+SURE_AT_LEAST: Final = 0.95  # that it is lower by no more than the allowed drop: at least as good
 SAME: Final = 1e-9  # shares no further apart are equal
 
 
@@ -65,6 +72,23 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
     if error < SAME:  # every prompt says the same, but for rounding
         return float(abs(estimate.value) < SAME), 0.0
     return float(2 * stdtr(freedom, -abs(estimate.value) / error)), error
+
+
+def chance_above(estimate: Estimate, threshold: float, freedom: float) -> float:
+    """Return the probability that what an interval by t is of exceeds a threshold.
+
+    >>> from empathy_judge.calibration.estimate import estimate_of
+    >>> round(chance_above(estimate_of(0.0, -0.1, 0.1), -0.1, 1e6), 3)
+    0.975
+    """
+    p, _ = p_of_interval(estimate + -threshold, freedom)
+    return p / 2 if estimate.value < threshold else 1 - p / 2
+
+
+def turned(verdict: Verdict, at_least: float) -> Verdict:
+    """Return the verdict on the other model; `at_least` is the probability that it is at least as good."""
+    reverse = REVERSED[verdict]
+    return "at least as good" if reverse == "inconclusive" and at_least >= SURE_AT_LEAST else reverse
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -141,7 +141,7 @@ def correct(
         corrected: Mapping[str, Estimate] = {} if isinstance(found, RefusedShares) else found
         # One cluster of ratings has a level but no error: the line cannot weigh it.
         how: How = "refused" if reason else "both" if all(item.is_rated for item in targets) else "line"
-        if reason and ppi is not None:
+        if ppi is not None and (reason or ppi.is_complete):
             estimates = ppi.estimates()
             estimates = on_simplex(estimates) if len(names) > 1 else estimates
             how, corrected = "ratings", dict(zip(names, estimates, strict=True))

@@ -75,8 +75,12 @@ class ModelFit:
         return {"columns": self.columns, "lines": lines, "design_effect": self.design_effect}
 
 
-def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
+def fit_models(
+    models: Mapping[str, RatedModel], base: Mapping[str, CalibratedModels] | None = None
+) -> ModelFit:
     """Draw the line through the models, and correct each by the others.
+
+    `base` are models by column that other people rated with the same judge; they share the line.
 
     All rated models are in the line, human replies too. A new model is a language model, yet the study's
     differ by so little that a line through them alone covers two percentage points; human replies,
@@ -84,6 +88,11 @@ def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
     """
     of_columns = calibrated_models(models)
     columns = LABELS if len(of_columns) == len(LABELS) else MEAN
+    if base is not None and {*base} == {*columns}:
+        of_columns = tuple(
+            replace(column, base=base[name].without(*models))
+            for name, column in zip(columns, of_columns, strict=True)
+        )
     calibrated = dict(zip(columns, of_columns, strict=True))
     corrections = correct(models, calibrated=of_columns, names=columns)
     effects = [item.design_effect for item in corrections if np.isfinite(item.design_effect)]

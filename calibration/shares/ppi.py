@@ -93,6 +93,12 @@ class PpiEstimate(RatedEstimate):
     max_effective_n: Floats  # the upper bound of that number, for rare labels
 
     @property
+    def is_complete(self) -> bool:
+        """Whether people rated every response, and enough of them for the shares to have an error."""
+        is_known = bool(np.isfinite(self.variance).all())
+        return is_known and len(np.unique(self.sample.item)) == len(self.sample.judged)
+
+    @property
     def least_variance(self) -> Floats:
         """`variance`, or the stated one where all ratings were alike, which does not make them exact."""
         return np.where(self.variance > 0, self.variance, self.stated_variance)

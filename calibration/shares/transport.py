@@ -6,35 +6,37 @@ none. Beyond the rated range the interval is one-sided.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
 from empathy_judge.calibration.cluster import NORMAL, UNIT
-from empathy_judge.calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from empathy_judge.calibration.estimate import CONFIDENCE, Bound, Estimate, Floats, Interval
 
 # Of systems' deviations from the line, in the judge's logits: pooled from four sets by an earlier judge.
 DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
 SCORE_DEVIATION: Final = 0.45  # of means on a scale, in standard deviations of the judge's scores
 SLOPE_SD: Final = 0.5  # of the slope's logarithm around 0; a slope of 7 was seen once, on iEval
 LEAST_SLOPE: Final = 0.5  # in the residuals of the sign rule
+OFFSET_SD: Final = 0.3  # of the levels that other people give, in logits
 EXTRAPOLATION: Final = 0.3  # standard deviation per logit beyond the calibrated models
 LEAST_MODELS = 3  # a line through two fits exactly
 LEAST_REPLIES = 10
 PROMPTS_KNOWN = 20  # prompts of its own that the calibration's spread over prompts counts as
 FEW_PROMPTS = 30
-LEAST_EXACT: Final = 4.0  # times the line's standard error: ratings less exact show no conflict with it
-# A rated model is misjudged wholly, by so many times the deviation of others, with this chance at most.
-OUTLIER_SCALE, OUTLIER_PRIOR = 5.0, 0.3
+# Of a rated model, times the standard error of the line's prediction: the judge misjudges it as it does
+# others, or wholly, with this chance.
+ORDINARY_SCALE, OUTLIER_SCALE, OUTLIER_PRIOR = 0.9, 5.0, 0.3
 MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
 DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
+LEAST_DROP: Final = 0.05  # share of the baseline below a drop, with which a loss of that size can be told
 MIN_SHARE: Final = 0.002  # shares closer to 0 or 1 count as this
 DRAWS: Final = 8192
-
-Side = Literal["below", "above"]
+MOST_DIMENSIONS: Final = 4  # of the sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,8 @@ class CalibratedModels:
 
     Of one quantity: the share of a label, or a mean on a scale with these `bounds`. `shared` is the part of
     the variances that all have in common, since the same people rated them. `prompt_variance` is that of the
-    judge's scores from prompt to prompt within a model.
+    judge's scores from prompt to prompt within a model. `base` are models that other people rated: they have
+    the same line, but for an offset.
     """
 
     models: tuple[str, ...]
@@ -77,6 +80,7 @@ class CalibratedModels:
     bounds: tuple[float, float] = UNIT
     shared: float = 0.0
     prompt_variance: float | None = None
+    base: "CalibratedModels | None" = None
 
     def __post_init__(self) -> None:
         columns = (self.judge, self.crowd, self.noise)
@@ -85,12 +89,23 @@ class CalibratedModels:
         if not np.isfinite(columns).all() or min(self.noise, default=0) < 0:
             raise ValueError("calibrated models: means must be finite, and variances at least 0")
 
+    @property
+    def groups(self) -> "tuple[CalibratedModels, ...]":
+        """These models, and those of the base."""
+        return (self,) if self.base is None else (self, *self.base.groups)
+
+    @property
+    def count(self) -> int:
+        """How many models the line goes through."""
+        return sum(len(group.models) for group in self.groups)
+
     @cached_property
     def range(self) -> tuple[float, float]:
         """The rated range: from the lowest to the highest of the judge's means, and a margin."""
-        if not self.judge:
+        judge = [mean for group in self.groups for mean in group.judge]
+        if not judge:
             return math.nan, math.nan
-        low, high = min(self.judge), max(self.judge)
+        low, high = min(judge), max(judge)
         margin = MARGIN * (high - low)
         return max(self.bounds[0], low - margin), min(self.bounds[1], high + margin)
 
@@ -187,43 +202,55 @@ class _Posterior:
 def _posterior(calibrated: CalibratedModels) -> _Posterior:
     from scipy.special import ndtri, softmax
 
-    judge, crowd, noise = calibrated.linked
+    center = float(np.concatenate([group.linked[0] for group in calibrated.groups]).mean())
     # Slopes at equal steps of probability; deviations over three decades, where the prior has all its mass.
     slopes = np.exp(SLOPE_SD * ndtri((np.arange(40) + 0.5) / 40))
     deviations = calibrated.deviation * np.geomspace(0.15, 12, 50)
     slope, deviation = (grid.ravel() for grid in np.meshgrid(slopes, deviations))
-    variance = deviation[:, None] ** 2 + noise
-    misses = crowd - slope[:, None] * (judge - judge.mean())
-    height_variance = 1 / (1 / variance).sum(axis=1)
-    height = height_variance * (misses / variance).sum(axis=1)
-    distance = ((misses - height[:, None]) ** 2 / variance).sum(axis=1)
-    log = 0.5 * (np.log(height_variance) - np.log(variance).sum(axis=1) - distance)
     # The scaled inverse chi-square of the variance, as a density of the deviation's logarithm.
-    log -= DEVIATION_FREEDOM * (np.log(deviation) + 0.5 * (calibrated.deviation / deviation) ** 2)
+    log = -DEVIATION_FREEDOM * (np.log(deviation) + 0.5 * (calibrated.deviation / deviation) ** 2)
+    heights = []
+    for group in filter(lambda group: group.models, calibrated.groups):
+        judge, crowd, noise = group.linked
+        variance = deviation[:, None] ** 2 + noise
+        misses = crowd - slope[:, None] * (judge - center)
+        height_variance = 1 / (1 / variance).sum(axis=1)
+        height = height_variance * (misses / variance).sum(axis=1)
+        distance = ((misses - height[:, None]) ** 2 / variance).sum(axis=1)
+        log += 0.5 * (np.log(height_variance) - np.log(variance).sum(axis=1) - distance)
+        shared = group.shared / float((group.steepness(crowd) ** 2).mean())
+        heights.append(
+            (height, height_variance + shared + (OFFSET_SD**2 if group is not calibrated else 0.0))
+        )
+    height, height_variance = heights[0]
+    for other, other_variance in heights[1:]:
+        total = height_variance + other_variance
+        log -= 0.5 * (np.log(total) + (height - other) ** 2 / total)
+        height = (height * other_variance + other * height_variance) / total
+        height_variance = height_variance * other_variance / total
     return _Posterior(
         weight=softmax(log),
         slope=slope,
         deviation=deviation,
-        center=float(judge.mean()),
+        center=center,
         height=height,
-        height_variance=height_variance
-        + calibrated.shared / float((calibrated.steepness(crowd) ** 2).mean()),
+        height_variance=height_variance,
     )
 
 
-def side_beyond(calibrated: CalibratedModels, target: TargetModel) -> Side | None:
-    """Return on which side of the rated range a model lies, by more than its standard error."""
+def bound_beyond(calibrated: CalibratedModels, target: TargetModel) -> Bound | None:
+    """Return which bound there is of a model outside the rated range by more than its standard error."""
     low, high = calibrated.range
     slack = math.sqrt(target.judge_noise)
-    if low - slack <= target.judge <= high + slack:
+    if target.is_rated or low - slack <= target.judge <= high + slack:
         return None
-    return "below" if target.judge < low else "above"
+    return "at most" if target.judge < low else "at least"
 
 
 def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:
     """Return why there is no level of this model, if so."""
-    if len(calibrated.models) < LEAST_MODELS:
-        return f"{len(calibrated.models)} calibrated models; at least {LEAST_MODELS} are needed"
+    if calibrated.count < LEAST_MODELS:
+        return f"{calibrated.count} calibrated models; at least {LEAST_MODELS} are needed"
     if not math.isfinite(target.judge):
         return "nothing was scored"
     if target.prompts is not None and target.prompts < LEAST_REPLIES:
@@ -234,7 +261,7 @@ def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:
 def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     """Estimate the level of a model from the line, and from its own ratings if it has any.
 
-    Beyond the calibrated models the interval reaches to the end of the scale.
+    Outside the rated range there is only a bound.
 
     >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
     >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
@@ -242,21 +269,26 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     >>> rated = transport(known, TargetModel(judge=0.65, crowd=0.5, noise=0.001))
     >>> round(alone.value, 2), alone.interval.high > rated.interval.high
     (0.55, True)
-    >>> transport(known, TargetModel(judge=0.8)).interval.high
-    1.0
+    >>> beyond = transport(known, TargetModel(judge=0.8))
+    >>> beyond.value, beyond.bound, beyond.interval.high
+    (nan, 'at least', 1.0)
     """
     if refusal(calibrated, target) is not None:
         return Estimate(math.nan, None)
     levels = calibrated.inverse(joint_draws(calibrated, target)[0])
-    side = None if target.is_rated else side_beyond(calibrated, target)
-    estimate = _estimate(levels, side, calibrated.bounds)
-    conflict = find_conflict(calibrated, target)
-    if conflict is None:
-        return estimate
-    wide = NORMAL * math.sqrt(target.noise)
-    low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
-    own = Estimate(target.crowd, Interval(float(low), float(high)))
-    return own if conflict == "ratings" else own.hull(estimate)
+    return _estimate(levels, bound_beyond(calibrated, target), calibrated.bounds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LineDifference:
+    """A difference by the line, with its draws."""
+
+    estimate: Estimate
+    draws: Floats
+
+    def exceeds(self, threshold: float) -> float:
+        """Return the probability that the difference is larger."""
+        return float((self.draws > threshold).mean() + (self.draws == threshold).mean() / 2)
 
 
 def transport_difference(
@@ -265,22 +297,23 @@ def transport_difference(
     other: TargetModel | Estimate,
     *,
     correlation: float = 0.0,
-    is_open: bool = False,
-) -> tuple[Estimate, float]:
-    """Return one - other, and the probability that it is positive.
+) -> LineDifference:
+    """Return one - other.
 
     `correlation` is that of the two models' deviations from the line, high for variants of one model. An
-    `other` that people rated elsewhere is an estimate of its own. `is_open` leaves the interval open away
-    from 0: an unrated model is beyond the rated range.
+    `other` that people rated elsewhere is an estimate of its own. Where a model is outside the rated range
+    there is only a bound, away from 0.
     """
     targets = [item for item in (one, other) if isinstance(item, TargetModel)]
     if any(refusal(calibrated, item) for item in targets):
-        return Estimate(math.nan, None), math.nan
+        return LineDifference(Estimate(math.nan, None), np.full(1, np.nan))
     levels = calibrated.inverse(joint_draws(calibrated, *targets, correlation=correlation))
     gap = levels[0] - (_draws_of(other) if isinstance(other, Estimate) else levels[1])
-    side: Side | None = None if not is_open else "above" if np.median(gap) > 0 else "below"
+    bound: Bound | None = None
+    if any(bound_beyond(calibrated, item) for item in targets):
+        bound = "at least" if np.median(gap) > 0 else "at most"
     width = calibrated.bounds[1] - calibrated.bounds[0]
-    return _estimate(gap, side, (-width, width)), float((gap > 0).mean() + (gap == 0).mean() / 2)
+    return LineDifference(_estimate(gap, bound, (-width, width)), gap)
 
 
 def _draws_of(estimate: Estimate) -> Floats:
@@ -293,97 +326,92 @@ def _draws_of(estimate: Estimate) -> Floats:
     return np.asarray(estimate.value + (ends.high - ends.low) / 2 / NORMAL * ndtri(points))
 
 
-def _estimate(draws: Floats, side: Side | None, bounds: tuple[float, float]) -> Estimate:
-    """Return the median of draws with a two-sided interval, or one that is open on a side."""
-    tail = (1 - CONFIDENCE) / (1 if side else 2)
+def _estimate(draws: Floats, bound: Bound | None, bounds: tuple[float, float]) -> Estimate:
+    """Return the median of draws with a two-sided interval, or only a bound."""
+    tail = (1 - CONFIDENCE) / (1 if bound else 2)
     low, middle, high = (float(value) for value in np.quantile(draws, (tail, 0.5, 1 - tail)))
-    if side:
-        low, high = (low, bounds[1]) if side == "above" else (bounds[0], high)
-    return Estimate(middle, Interval(low, high))
+    if bound is None:
+        return Estimate(middle, Interval(low, high))
+    ends = Interval(low, bounds[1]) if bound == "at least" else Interval(bounds[0], high)
+    return Estimate(math.nan, ends, bound, middle)
 
 
 def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation: float = 0.0) -> Floats:
-    """Draw the logits of the targets' human levels, (targets, draws), from low-discrepancy points.
-
-    Own ratings of a target update the line's levels at every point of the grid, and the grid's weights.
-    """
-    from scipy.special import ndtri, softmax
-
-    posterior = _posterior(calibrated)
-    size = len(targets)
+    """Draw the logits of the targets' human levels, (targets, draws), by the line and by own ratings."""
+    posterior, size = _posterior(calibrated), len(targets)
     judge = np.array([calibrated.link(item.judge, item.prompts or math.inf) for item in targets])
     blur = np.array([item.judge_noise for item in targets]) / calibrated.steepness(judge) ** 2
-    rated_judge = calibrated.linked[0]
+    rated_judge = np.concatenate([group.linked[0] for group in calibrated.groups])
     distance = np.maximum(judge - rated_judge.max(), rated_judge.min() - judge)
     reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
-    line = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.center)
-    known = np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
-    known = known + posterior.height_variance[:, None, None]
+    slope, deviation = posterior.slope[:, None], posterior.deviation[:, None, None]
+    mean = posterior.height[:, None] + slope * (judge - posterior.center)
+    covariance = np.where(np.eye(size), 1.0, correlation) * deviation**2
+    covariance = covariance + np.eye(size) * (slope[..., None] ** 2 * blur + reach)
+    covariance = covariance + posterior.height_variance[:, None, None]
+    draws = _draw_mixture(posterior.weight, mean, covariance)
+    if not any(item.is_rated for item in targets):
+        return draws
+    return _draw_mixture(*_update(calibrated, targets, draws))
+
+
+def _update(
+    calibrated: CalibratedModels, targets: Sequence[TargetModel], draws: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return the levels after own ratings: the weights, means and covariances of a mixture of normals.
+
+    `draws` are the levels by the line. Its error on a rated model is as usual, or five times as large.
+    """
+    from scipy.special import softmax
+
     rated = [index for index, item in enumerate(targets) if item.is_rated]
-    ratings = np.array([(targets[index].crowd, targets[index].noise) for index in rated]).reshape(-1, 2)
-    crowd, noise = calibrated.link_ratings(*ratings.T)
-    # The chance that the judge misjudges a rated model wholly, as far as its ratings could show it.
-    squares = posterior.deviation[:, None] ** 2
-    chance = OUTLIER_PRIOR * (squares / (squares + noise)) ** 2
+    crowd, noise = calibrated.link_ratings(
+        [targets[index].crowd for index in rated], [targets[index].noise for index in rated]
+    )
+    mean, spread = draws.mean(axis=1), np.atleast_2d(np.cov(draws))
+    ordinary = np.ones(len(targets))
+    ordinary[rated] = ORDINARY_SCALE
     logs, means, covariances = [], [], []
-    for kinds in product((1.0, OUTLIER_SCALE), repeat=len(rated)):
-        scale = np.ones(size)
-        scale[rated] = kinds
-        own = np.where(np.eye(size), 1.0, correlation) * np.outer(scale, scale)
-        covariance = own * squares[..., None] + known
-        total = covariance[:, rated][:, :, rated] + np.diag(np.maximum(noise, 1e-12))
-        gain = np.linalg.solve(total, covariance[:, rated]).transpose(0, 2, 1)
-        surprise = crowd - line[:, rated]
-        log = -0.5 * np.einsum("gi,gi->g", surprise, np.linalg.solve(total, surprise[..., None])[..., 0])
-        log -= 0.5 * np.linalg.slogdet(total)[1]
-        log += np.log(np.where(np.array(kinds) > 1, chance, 1 - chance)).sum(axis=1)
-        logs.append(log + np.log(np.maximum(posterior.weight, 1e-300)))
-        means.append(line + np.einsum("gij,gj->gi", gain, surprise))
-        covariances.append(covariance - gain @ covariance[:, rated])
-    mean, covariance, log = (np.concatenate(parts) for parts in (means, covariances, logs))
-    weight = softmax(log)
-    # A Kronecker sequence: its first coordinate chooses the point of the grid, the others the normal draws,
-    # which are taken with both signs. By hand, since scipy.stats.qmc takes long to import.
+    for is_outlier in product((0, 1), repeat=len(rated)):
+        extra = np.zeros(len(targets))
+        extra[rated] = np.array(is_outlier) * (OUTLIER_SCALE**2 - ORDINARY_SCALE**2)
+        covariance = spread * np.outer(ordinary, ordinary) + np.diag(extra * np.diag(spread))
+        total = covariance[np.ix_(rated, rated)] + np.diag(np.maximum(noise, 1e-12))
+        gain = np.linalg.solve(total, covariance[rated]).T
+        surprise = crowd - mean[rated]
+        log = -0.5 * (surprise @ np.linalg.solve(total, surprise) + np.linalg.slogdet(total)[1])
+        logs.append(log + np.log(np.where(is_outlier, OUTLIER_PRIOR, 1 - OUTLIER_PRIOR)).sum())
+        means.append(mean + gain @ surprise)
+        covariances.append(covariance - gain @ covariance[rated])
+    return softmax(logs), np.array(means), np.array(covariances)
+
+
+def _draw_mixture(weight: Floats, mean: Floats, covariance: Floats) -> Floats:
+    """Draw from a mixture of normals, (dimensions, draws), by low-discrepancy points."""
+    from scipy.special import ndtri
+
+    size = mean.shape[1]
+    # A Kronecker sequence: its first coordinate chooses the component, the others the normal draws, which are
+    # taken with both signs. By hand, since scipy.stats.qmc takes long to import.
     golden = 1.5  # the root of x ** (size + 2) = x + 1
     for _ in range(40):
         golden = (1 + golden) ** (1 / (size + 2))
     points = (np.arange(1, DRAWS // 2 + 1)[:, None] * golden ** -np.arange(1.0, size + 2)) % 1.0
-    grid = np.minimum(np.searchsorted(np.cumsum(weight), points[:, 0]), len(weight) - 1)
-    roots = np.linalg.cholesky(covariance[grid] + 1e-12 * np.eye(size))
+    if size > MOST_DIMENSIONS:  # the steps get too similar
+        points = np.random.default_rng(0).random(points.shape)
+    chosen = np.minimum(np.searchsorted(np.cumsum(weight), points[:, 0]), len(weight) - 1)
+    roots = np.linalg.cholesky(covariance[chosen] + 1e-12 * np.eye(size))
     normals = np.einsum("dij,dj->di", roots, ndtri(points[:, 1:]))
-    return np.concatenate([mean[grid] + normals, mean[grid] - normals]).T
+    return np.concatenate([mean[chosen] + normals, mean[chosen] - normals]).T
 
 
 def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
     """Return by how many standard errors a model's own ratings exceed the line; nan without either."""
     if refusal(calibrated, target) is not None or not target.is_rated:
         return math.nan
-    gap, line, noise = _against_line(calibrated, target)
-    return gap / math.sqrt(line + noise)
-
-
-Conflict = Literal["hull", "ratings"]
-
-
-def find_conflict(calibrated: CalibratedModels, target: TargetModel) -> Conflict | None:
-    """Return what resolves a conflict between a model's ratings and the line; None where there is none.
-
-    They conflict where they differ by more than their joint standard error. Ratings more exact than the line
-    then count alone; else the interval includes those of both. Much less exact ratings show no conflict.
-    """
-    if refusal(calibrated, target) is not None or not target.is_rated:
-        return None
-    gap, line, noise = _against_line(calibrated, target)
-    if abs(gap) <= math.sqrt(line + noise) or noise >= LEAST_EXACT**2 * line:
-        return None
-    return "ratings" if noise <= line else "hull"
-
-
-def _against_line(calibrated: CalibratedModels, target: TargetModel) -> tuple[float, float, float]:
-    """Return how far ratings exceed the line, and the variances of line and ratings."""
     (alone,) = joint_draws(calibrated, target.without_ratings)
     crowd, noise = calibrated.link_ratings(target.crowd, target.noise)
-    return float(crowd - np.median(alone)), float(alone.var()), float(noise)
+    return float((crowd - np.median(alone)) / np.sqrt(alone.var() + noise))
 
 
 def sign_probability(
@@ -393,24 +421,57 @@ def sign_probability(
     error: float,
     *,
     correlation: float = 0.0,
+    drop: float = 0.0,
 ) -> float:
-    """Return the probability that people prefer one of two unrated models to the other.
+    """Return the probability that people's share of one unrated model exceeds that of the other.
 
-    The judge's deviations from people are pooled over other sets and the calibrated models. `error` is the
+    With a `drop`, that it exceeds that share minus the drop; nan where the other has too little to lose. The
+    judge's deviations from people are pooled over other sets and the calibrated models. `error` is the
     standard error of the difference of the judge's logits over the choice of prompts.
     """
     from scipy.special import stdtr
 
     posterior = _posterior(calibrated)
-    count = len(calibrated.models)
-    judge, crowd, noise = calibrated.linked
+    judge = np.array([float(calibrated.link(item.judge, item.prompts or math.inf)) for item in (one, other)])
+    scale = math.sqrt(2 * (1 - correlation) * error_variance(calibrated) + error**2)
+    if not drop:
+        return float(stdtr(_freedom(calibrated), (judge[0] - judge[1]) / scale))
+    line = posterior.height + posterior.slope * (judge[1] - posterior.center)
+    level = float(calibrated.inverse(posterior.weight @ line))
+    if level <= drop + LEAST_DROP:
+        return math.nan
+    allowed = (calibrated.link(level) - calibrated.link(level - drop)) / posterior.slope
+    return float(posterior.weight @ stdtr(_freedom(calibrated), (judge[0] - judge[1] + allowed) / scale))
+
+
+def rank_draws(calibrated: CalibratedModels, targets: Sequence[TargetModel]) -> Floats:
+    """Draw an order of models: as `sign_probability` does, or with ratings as `joint_draws` does."""
+    if any(item.is_rated for item in targets):
+        return joint_draws(calibrated, *targets)
+    rng, freedom = np.random.default_rng(0), _freedom(calibrated)
+    judge = np.array([float(calibrated.link(item.judge, item.prompts or math.inf)) for item in targets])
+    noise = np.array([item.judge_noise for item in targets]) / calibrated.steepness(judge) ** 2
+    size = np.sqrt((error_variance(calibrated) + noise)[:, None] * freedom / rng.chisquare(freedom, DRAWS))
+    return np.asarray(judge[:, None] + size * rng.standard_normal((len(targets), DRAWS)))
+
+
+def error_variance(calibrated: CalibratedModels) -> float:
+    """Return the variance of the judge from people, pooled over these and other models."""
+    posterior = _posterior(calibrated)
     slope = max(LEAST_SLOPE, float(posterior.weight @ posterior.slope))
-    residuals = crowd - crowd.mean() - slope * (judge - judge.mean())
-    own = max(0.0, float((residuals**2).sum() - (count - 2) * noise.mean())) / slope**2
-    variance = (DEVIATION_FREEDOM * calibrated.deviation**2 + own) / (DEVIATION_FREEDOM + count - 2)
-    gap = [float(calibrated.link(item.judge, item.prompts or math.inf)) for item in (one, other)]
-    scale = math.sqrt(2 * (1 - correlation) * variance + error**2)
-    return float(stdtr(count + DEVIATION_FREEDOM - 2, (gap[0] - gap[1]) / scale))
+    own = noises = 0.0
+    for judge, crowd, noise in (group.linked for group in calibrated.groups if group.models):
+        residuals = crowd - crowd.mean() - slope * (judge - judge.mean())
+        own += float((residuals**2).sum())
+        noises += float(noise.sum())
+    freedom = _freedom(calibrated)
+    own = max(0.0, own - (freedom - DEVIATION_FREEDOM) * noises / calibrated.count) / slope**2
+    return (DEVIATION_FREEDOM * calibrated.deviation**2 + own) / freedom
+
+
+def _freedom(calibrated: CalibratedModels) -> float:
+    """Return the degrees of freedom of that variance: a slope, and a height for each group, are fitted."""
+    return calibrated.count + DEVIATION_FREEDOM - 1 - sum(bool(group.models) for group in calibrated.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,7 +487,7 @@ class FittedLine:
 
 def fit_line(calibrated: CalibratedModels) -> FittedLine:
     """Fit the line and its spread; nan with fewer than `LEAST_MODELS` models."""
-    if len(calibrated.models) < LEAST_MODELS:
+    if calibrated.count < LEAST_MODELS:
         return FittedLine(slope=math.nan, model_sd=math.nan)
     posterior = _posterior(calibrated)
     order = np.argsort(posterior.deviation, kind="stable")

@@ -34,6 +34,14 @@ margin_option: Decorator = click.option(
     show_default=True,
     help="Smallest relevant difference, in percentage points (Good share).",
 )
+max_drop_option: Decorator = click.option(
+    "--max-drop",
+    type=click.FloatRange(min=0, max=100, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="POINTS",
+    help="Largest loss of the Good share with which a model is still at least as good.",
+)
 max_cost_option: Decorator = click.option(
     "--max-cost",
     type=click.FloatRange(min=0),

@@ -236,7 +236,9 @@ def _take_ieval_dialogue(
 def import_esconv(intake: Intake) -> None:
     """Read talks that failed the authors' checks and talks they accepted; all scores are the seeker's, 1-5.
 
-    Stars (dimension `turn`) rate what the listener said since the last stars, `rated_replies` in number.
+    An exchange is a talk (id `<failed|accepted>/<number>`) or the end of a stretch that got stars (id
+    `…/turn-<n>`, dimension `turn`). Stars are at a turn of the seeker and rate what the listener said
+    since the last stars: `rated_replies` counts these replies.
     """
     for file in intake.find_files("FailedESConv.json", "q-esconv.json"):
         origin = "failed" if "failed" in file.name.lower() else "accepted"
@@ -305,7 +307,9 @@ def _read_esconv_turns(intake: Intake, dialog: Any) -> tuple[list[Turn], list[tu
 def import_dstc9(intake: Intake) -> None:
     """Read DSTC9 (DEP's table): the means of people's ratings of a talk, and a GPT's.
 
-    Empty turns are left out. The GPT's score 0-4 is moved to the 1-5 that people's `overall` has.
+    Some turns are empty in the published file, of both parties. They are left out, so that what one party
+    says before and after becomes one turn; a bot's opening without a turn before it stays in `dialogue`.
+    The GPT's score 0-4 is moved to the 1-5 that people's `overall` has.
     """
     (table,) = intake.find_files("dstc9_dep_step2_eval.csv")
     for number, row in enumerate(intake.rows(table, ["context", "model", *PEOPLE])):

@@ -128,8 +128,9 @@ def import_empathetic_exchanges(intake: Intake) -> None:
 def import_epitome(intake: Intake) -> None:
     """Read EPITOME: levels 0-2 of a reply to a post, one dimension a file, or all three in one wide file.
 
-    A reply that is in a file twice has the raters `expert` and `expert-2`. `empathy` is the sum of an
-    annotator's three levels, 0-6. Where files differ in white space, the first file's text is used.
+    A reply that is in a file twice was annotated twice: the raters are `expert`, `expert-2` and so on.
+    `empathy` is the sum of an annotator's three levels, 0-6. The files differ in the white space of some
+    texts: the first file's is used.
     """
     columns = ["sp_id", "rp_id", "seeker_post", "response_post"]
     given: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
@@ -217,7 +218,11 @@ def import_resort(intake: Intake) -> None:
 
 
 def import_empo(intake: Intake) -> None:
-    """Read EmPO: replies of five systems, each rated by three people on four scales of 0-100, as a mean."""
+    """Read EmPO: replies of five systems, each rated by three people on four scales of 0-100, as a mean.
+
+    Texts are read from `chat_cut` and `gens`: `tidy_chat` of `human_targets` repeats the reply of
+    `zephyr_dpo`.
+    """
     (table,) = intake.find_files("empo.csv")
     columns = ["ED_index", "model", "annotator", "emotions", "chat_cut", "gens"]
     for row in intake.rows(table, [*columns, *EMPO_SCALES]):
@@ -229,7 +234,6 @@ def import_empo(intake: Intake) -> None:
             intake.add_rating(rating)
             if intake.has_exchange(identity):
                 continue
-            # Not from `tidy_chat`: that of `human_targets` repeats the reply of `zephyr_dpo`.
             texts = [*read_text(row, "chat_cut").split("\n"), read_text(row, "gens")]
             if len(texts) % 2:
                 raise BadCell("chat_cut: an even number of turns: the speaker's would not be the last")

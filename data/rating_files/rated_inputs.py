@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, pool_runs, read_judged, texts_by_id
+from empathy_judge.data.judgments import Judged, of_people, pool_runs, read_judged, texts_by_id
 from empathy_judge.data.rating_files.sheet import (
     RatingSheet,
     Replies,
@@ -33,7 +33,10 @@ from empathy_judge.data.text import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedJudges:
-    """Judges, each with all its runs, human ratings on the same `scale`, texts by id, and reading notes."""
+    """Judges, human ratings, texts by id, and notes on how the files were read.
+
+    Runs of one judge are one judge here. `scale` is the one that judges and ratings are on.
+    """
 
     judges: tuple[Judged, ...]
     people: tuple[Rating, ...]
@@ -50,9 +53,11 @@ def read_rated_judges(
     judges: Sequence[str],
     reading: SheetOptions,
 ) -> RatedJudges:
-    """Read the inputs of a calibration: runs or tables of other tools, ratings, and texts.
+    """Read the inputs of a calibration.
 
-    `judges` names those to take of a table that has several. Runs of one judge are pooled.
+    A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
+    a table that has several. `exchanges` are the texts, for length, emotions, examples and ratings without
+    ids.
     """
     scale = reading.scale or LABELS
     every = [
@@ -71,16 +76,12 @@ def read_rated_judges(
     texts, notes = _read_texts(exchanges, judged, reading, unit=units.pop() if units else REPLY)
     replies = Replies((item for run in judged for item in run.judgments), texts.values())
     sheet = read_sheet(ratings, reading, replies=replies, target=scale)
-    names = {item.name for item in judged}
-    people = tuple(item for item in sheet.ratings if item.rater not in names)
-    if not people:
-        raise UserError("ratings: none by a rater other than the judges")
     pooled = (
         f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
     )
     return RatedJudges(
         judges=tuple(judged),
-        people=people,
+        people=tuple(of_people(sheet.ratings, judges=[item.name for item in judged])),
         exchanges=texts,
         scale=scale,
         notes=(*pooled, *notes, *sheet.notes),
@@ -142,7 +143,10 @@ class RatedExchange:
 
 
 def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[RatedExchange]:
-    """Return one record for every rating of empathy whose exchange is present, found by content or by id."""
+    """Return one record for every rating of empathy, from 1 to 3, whose exchange is present.
+
+    Ratings that `rate` collected are joined by content, others by id.
+    """
     exchanges, levels = list(exchanges), range(1, len(LABELS) + 1)
     by_id = {exchange.id: exchange for exchange in exchanges}
     by_content = {(exchange.content_digest, exchange.model): exchange for exchange in exchanges}

@@ -176,9 +176,10 @@ def read_sheet(
     replies: Replies | None = None,
     target: Sequence[str] = LABELS,
 ) -> RatingSheet:
-    """Return the human ratings of a file, on the judge's scale `target`; those by AIs are left out.
+    """Return the human ratings of a file, on the judge's scale `target`.
 
-    With `replies` each rating must name its reply, by id or by its texts; else a row without an id is one.
+    With `replies` each rating must name its reply, by id or by its texts; without, a row that has
+    no id is a reply of its own. Ratings by AIs are left out: by raters that the options or `rater_kind` name.
     """
     table = _RatingTable(path, options or SheetOptions(), replies, tuple(target))
     ratings = table.read()

@@ -1,6 +1,7 @@
 """Whole conversations: rows that hold all turns, their replies one by one, and rows that belong together.
 
-`prompt` and `response` of such an `Exchange` are its last words, `dialogue` all that was said before.
+A conversation is an `Exchange` like any other: `prompt` and `response` are its last words, `dialogue` all
+that was said before. So it is read, stored and scored in the same way as replies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -257,7 +257,8 @@ def _read_parquet(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[
 def _parquet_batches(parquet: Any, stream: IO[bytes], path: Table, header: Header) -> Iterator[Any]:
     """Yield the rows of a file in batches whose size is known to be within the limits.
 
-    Texts are decoded as dictionaries: one that many rows repeat is stored once, and its size known before.
+    A text that many rows repeat is stored once, so columns of text are decoded as dictionaries: their size is
+    known before any row is made of them.
     """
     most = max(LARGEST_BATCH, MOST_EXPANSION * stream.seek(0, io.SEEK_END))
     about = parquet.ParquetFile(stream)

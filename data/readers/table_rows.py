@@ -106,7 +106,6 @@ class TableRows:
 
     def __init__(self, source: Shards, shard: int, *, on_bad: OnBad, needs_reply: bool = True) -> None:
         self.source, self.shard, self.on_bad, self.needs_reply = source, shard, on_bad, needs_reply
-        self.name, self.table = source.tables[shard]  # a single table has no name
         self.read = self.count = 0
         self.has_renamed = self.lacks_model = False
         self.is_whole = False  # rows are judged as conversations
@@ -125,6 +124,15 @@ class TableRows:
         self._is_peeking = False
         if self.fit is not None and self.fit.kind is RowKind.REPLIES_TO_REQUESTS:
             self._find_requests()
+
+    @property
+    def name(self) -> str:
+        """The name of the table among several; empty if there is one."""
+        return self.source.tables[self.shard][0]
+
+    @property
+    def table(self) -> Table:
+        return self.source.tables[self.shard][1]
 
     @property
     def description(self) -> str:
@@ -167,10 +175,7 @@ class TableRows:
         if len(parts) > MOST_PARTS:
             raise UserError(f"row: {len(parts)} replies in one row; at most {MOST_PARTS} are read")
         if self.fit.kind is RowKind.REPLIES_TO_REQUESTS:
-            for part in parts:
-                if part["id"] not in self.requests:
-                    raise UserError(f"custom_id: {part['id']!r} is not among the requests")
-            parts = [self.requests[part["id"]] | part for part in parts]
+            parts = [self._request(part) | part for part in parts]
         for part in parts:
             if len(parts) > 1 and part.get("id") is None:
                 part["id"] = f"{self.name}:{line}/{part['model']}" if self.name else f"{line}/{part['model']}"
@@ -202,6 +207,11 @@ class TableRows:
         if not self.requests:
             problem = "the output of an OpenAI batch has no prompts; pass the file of its requests too"
             raise UserError(f"{self.table}: {problem}")
+
+    def _request(self, part: Row) -> Row:
+        if part["id"] not in self.requests:
+            raise UserError(f"custom_id: {part['id']!r} is not among the requests")
+        return self.requests[part["id"]]
 
     @property
     def needs_note(self) -> bool:

@@ -31,7 +31,6 @@ from empathy_judge.data.readers.column_shapes import (
 )
 
 GRADES: Final = frozenset({"status", "score", "named_scores", "grader_reason", "comment", "description"})
-GENERATION: Final = "GENERATION"  # the kind of Langfuse's rows that hold a reply, not a step on the way to it
 ABOUT_RUNS: Final = ("metadata", "extra.metadata", "extra.invocation_params")  # of LangSmith
 LONGEST_NAME: Final = 40  # characters of a prompt's label; promptfoo takes the whole prompt for one
 
@@ -61,10 +60,11 @@ def rows_of_document(document: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool, the columns by which its files are recognized, and the paths to what we read in a row.
+    """A tool, and where a row of its files has what we read.
 
-    Columns are plain names, bars separate alternatives, and dots lead into a value. `adapt` makes what no
-    path leads to, or None for a row to leave out.
+    `needs` are the columns by which a file is recognized. Columns are in plain names, alternatives are
+    separated by bars, and dots lead into a value. `adapt` makes what no path leads to, or None for a row to
+    leave out.
     """
 
     name: str
@@ -80,8 +80,7 @@ class Tool:
     def recognize(self, sample: Sample) -> Fit | None:
         """Return how the tool's file is read; None for another file."""
         for paths in self.needs.split():
-            is_column = not sample.plain.isdisjoint(paths.split("|"))
-            if not is_column and all(_value(row, paths) is None for row in sample.rows):
+            if not any(_is_there(sample, path) for path in paths.split("|")):
                 return None
         last = LAST_TURN if self.kind is RowKind.CONVERSATIONS else ""
         return Fit(self.name + last, self._convert, self.kind)
@@ -120,6 +119,10 @@ def _gathered(table: Mapping[str, Any], key: str) -> Row:
     """Return a value that has columns of its own, such as `inputs.question`."""
     parts = ((name.partition("."), value) for name, value in table.items())
     return {rest: value for (head, dot, rest), value in parts if dot and plain_name(head) == key}
+
+
+def _is_there(sample: Sample, path: str) -> bool:
+    return path in sample.plain or any(_value(row, path) is not None for row in sample.rows)
 
 
 def _talk(prompt: Exchanged) -> list[Row]:
@@ -201,6 +204,11 @@ def _lm_eval(row: Row) -> Row:
     return {"arguments": asked, "resps": reply, "id": identity}
 
 
+def _langfuse(row: Row) -> Row | None:
+    kind = str(_value(row, "type") or "GENERATION")
+    return row if kind.upper() == "GENERATION" else None  # spans and events: steps on the way to a reply
+
+
 def _chatgpt(row: Row) -> Row:
     """Return the last exchange of a tree of messages, in the branch in use."""
     nodes, branch, name = _table(row.get("mapping")), list[Any](), row.get("current_node")
@@ -268,7 +276,7 @@ TOOL_SHAPES: Final[tuple[Shape | Tool, ...]] = (
         needs=f"input output timestamp|start_time {LANGFUSE_IDS}",
         prompt="input",
         reply="output",
-        adapt=lambda row: row if str(_value(row, "type") or GENERATION).upper() == GENERATION else None,
+        adapt=_langfuse,
     ),
     Tool(
         "a LangSmith export",

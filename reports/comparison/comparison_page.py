@@ -28,6 +28,7 @@ from empathy_judge.reports.comparison.pair_sentences import (
     describe_unscored,
     describe_wins,
     headline,
+    probability,
 )
 from empathy_judge.reports.outputs import CheckOutcome
 from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of
@@ -35,6 +36,7 @@ from empathy_judge.reports.score_output import LevelRow, describe_bounds, level_
 from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
 MOST_NAMED = 6
+MOST_BEST = 4  # models named with a probability of being the best
 FEW = 4  # models of which every two are shown
 MOST_EXAMPLES = {1: 10, 2: 5}  # prompts of a pair, by the number of pairs; of more pairs 3
 ENOUGH_PROMPTS = 160
@@ -72,6 +74,8 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
             for pair in compared.pairs
         ],
         "tests": compared.tests,
+        "expected_wrong": compared.expected_wrong,
+        "ranking": [{name: compared.best.get(name) for name in tier} for tier in compared.tiers],
         "unrated_models": list(compared.unrated_models),
         "models_in_several_runs": list(compared.models_in_several_runs),
         **compared.flags,
@@ -112,8 +116,13 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
             yield (
                 f"No human ratings exist for {_some(compared.unrated_models)}. Intervals rest on the judge's"
                 f" errors on {rated} models that people rated; a model of a new kind may deviate more."
-                " Ratings of a few dozen replies narrow the interval."
+                " About 100 ratings by 10 or more people narrow the interval; fewer can only show that the"
+                " judge is far off."
             )
+        for level in compared.models:
+            if level.apart:
+                judge, people = (percent(item, 0) for item in level.apart)
+                yield f"{level.model}, % Good: judge {judge}; people so far {people}."
         by_line = {level.model: level.shares[GOOD] for level in compared.models if level.how == "line"}
         yield from describe_bounds(by_line)
         if compared.are_variants:
@@ -137,7 +146,12 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         if pair.is_withheld or not pair.is_robust:
             yield f"{pair.one} and {pair.other}: {describe_unscored(pair, unit)}"
     if compared.tests > 1:
-        yield f"Verdicts allow for {compared.tests} comparisons (Holm)."
+        yield f"Verdicts without a probability allow for {compared.tests} comparisons (Holm)."
+    if len(compared.called) > 1:
+        yield (
+            f"Of the {len(compared.called)} verdicts that call a model better or probably better,"
+            f" {compared.expected_wrong:.1f} are expected to be wrong."
+        )
     if compared.baselines:
         yield "study: human ratings of the published study, on its 2,000 prompts."
     yield from say_outside(compared.outside, unit)
@@ -217,17 +231,21 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         if {pair.one, pair.other} & set(compared.unresponsive) and not compared.has_baseline:
             continue  # the ranking names them
         more = filter(None, (describe_unscored(pair, unit), describe_wins(pair, unit)))
-        yield " ".join([f"{headline(pair, compared.margin)}: {describe_difference(pair)}.", *more])
+        yield " ".join([f"{headline(pair, compared.margin)}; {describe_difference(pair)}.", *more])
 
 
 def ranking(compared: ComparedRuns) -> str:
-    """Return the order of the models in tiers, and which do not respond to their prompts."""
+    """Return the order of the models in groups, the likeliest best, and which models do not respond."""
     tiers = compared.tiers
     parts = []
     if len(tiers) > 1:
         parts.append(" > ".join(", ".join(tier) for tier in tiers))
     elif tiers and len(tiers[0]) > 1:
-        parts.append(f"{listed(tiers[0])} are not statistically distinguishable")
+        parts.append(f"{listed(tiers[0])} cannot be separated")
+    if len(compared.best) > 2:
+        chances = sorted(compared.best.items(), key=lambda item: -item[1])[:MOST_BEST]
+        best = [f"{name} {probability(chance)}" for name, chance in chances]
+        parts.append(f"probability of being the best: {listed(best)}")
     if names := compared.unresponsive:
         parts.append(
             f"{listed(list(names))} {'does' if len(names) == 1 else 'do'} not respond to the prompts"
@@ -267,7 +285,7 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]
-    if shared:
+    if shared and compared.calibration.calibration is None:
         yield f"Use more shared {prompts} (for example {ENOUGH_PROMPTS} instead of {min(shared):,})."
 
 
@@ -359,9 +377,13 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
         "Good": lambda pair: points(pair.shares.get(GOOD), glue="\n"),
         "Bad": lambda pair: points(pair.shares.get("Bad"), glue="\n"),
         "Good by\nthe judge": lambda pair: points(pair.judge, glue="\n"),
+        "probability": lambda pair: probability(pair.probability),
         "p Holm": lambda pair: p_value(pair.p_holm),
         "verdict": lambda pair: pair.verdict,
     }
+    for column, holds in (("probability", "line both"), ("p Holm", "ratings judge")):
+        if not {pair.how for pair in pairs} & set(holds.split()):
+            del columns[column]
     if all(pair.how == "judge" for pair in pairs):
         del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference
     return table_of(

@@ -8,11 +8,13 @@ from empathy_judge.calibration.comparison.verdicts import (
     ALPHA,
     MOST_MORE_UNSCORED,
     MOST_UNSCORED,
+    RATINGS_EACH,
     SETTLED,
+    SURE_AT_LEAST,
     is_much_unscored,
     round_up,
 )
-from empathy_judge.data.records import PROMPT_NOUNS
+from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, interval, p_value, points
 
 BASES = {
@@ -20,18 +22,19 @@ BASES = {
     "ratings": "by human ratings",
     "both": "by human ratings and the calibrated judge",
     "judge": "by the judge alone",
+    "same": "by their texts",
 }
 
 
 def describe_pair(pair: Difference, margin: float, unit: str) -> str:
     """Return the verdict with its figures, and what would settle it where it is open."""
     figures = describe_difference(pair)
-    if math.isfinite(pair.p) and not pair.bound:
+    if math.isfinite(pair.p_holm) and not pair.bound:
         figures += f", {_p(pair.p_holm)}"
         if pair.p < ALPHA <= pair.p_holm:
             figures += f" ({_p(pair.p)} before Holm's adjustment)"
     more = (describe_unscored(pair, unit), describe_needed(pair, margin, unit))
-    return " ".join([f"{headline(pair, margin)}: {figures}.", *filter(None, more)])
+    return " ".join([f"{headline(pair, margin)}; {figures}.", *filter(None, more)])
 
 
 def describe_unscored(pair: Difference, unit: str) -> str:
@@ -55,29 +58,64 @@ def describe_unscored(pair: Difference, unit: str) -> str:
 
 
 def headline(pair: Difference, margin: float) -> str:
-    """Return which model is better, without a figure or a full stop."""
-    if pair.verdict.endswith(("better", "worse")):
-        pair = favored(pair)
-        return f"{pair.one} is {pair.verdict} than {pair.other}"
+    """Return which model is better and how probable that is, without a full stop."""
+    if pair.how == "same":
+        return f"{pair.one} and {pair.other}: the replies are the same"
     if pair.verdict == "similar":
         return f"{pair.one} and {pair.other} are similar, within {100 * margin:g} points"
+    pair, chance = favored(pair), probability(favored(pair).probability)
+    if pair.verdict.endswith("better"):
+        more = f": probability {chance}" if chance else ""
+        return f"{pair.one} is {pair.verdict} than {pair.other}{more}"
+    as_good = _as_good(pair)
+    if as_good and chance:
+        return f"{as_good}; the probability that {pair.one} is better is {chance}"
+    if chance:
+        return f"Inconclusive: the probability that {pair.one} is better than {pair.other} is {chance}"
     return f"Inconclusive whether {pair.one} or {pair.other} is better"
 
 
+def _as_good(pair: Difference) -> str:
+    """Return which model is shown to be at least as good, if one is."""
+    within = f"within {100 * pair.max_drop:g} points"
+    one, other = (chance >= SURE_AT_LEAST for chance in pair.at_least)
+    if one and other:
+        return f"{pair.one} and {pair.other} are each at least as good as the other, {within}"
+    if one or other:
+        first, second = (pair.one, pair.other) if one else (pair.other, pair.one)
+        return f"{first} is at least as good as {second}, {within}"
+    return ""
+
+
+def probability(value: float) -> str:
+    """Print a probability; never as certainty.
+
+    >>> probability(0.912), probability(0.998), probability(0.001), probability(math.nan)
+    ('91%', 'over 99%', 'under 1%', '')
+    """
+    if math.isnan(value):
+        return ""
+    return "over 99%" if value > 0.994 else "under 1%" if value < 0.006 else f"{100 * value:.0f}%"
+
+
 def favored(pair: Difference) -> Difference:
-    """Return the pair with the model that the verdict favors first."""
-    return pair.reverse() if pair.verdict.endswith("worse") else pair
+    """Return the pair with the model first that is more probably better."""
+    return pair.reverse() if pair.verdict.endswith("worse") or pair.probability < 0.5 else pair
 
 
 def describe_difference(pair: Difference) -> str:
     """Return the difference of the Good shares, from the model that the verdict favors."""
     if not pair.shares:
         return pair.reason or UNDEFINED
+    if pair.how == "same":
+        return "difference 0"
     pair = favored(pair)
-    ends, text = pair.good.interval, f"Good share {points(pair.good.value)} points"
+    ends = pair.good.interval
+    text = f"Good share {points(pair.good.value)} points"
     if ends and pair.bound:
         end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
-        text += f" (95% confidence: {points(end)} or {side})"
+        is_known = (end > 0) == (side == "more")
+        text = f"Good share {points(end)} points or {side}" if is_known else "by an unknown number of points"
     elif ends:
         text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
     return f"{text}, {BASES[pair.how]}"
@@ -86,7 +124,7 @@ def describe_difference(pair: Difference) -> str:
 def describe_wins(pair: Difference, unit: str) -> str:
     """Return on how many prompts the judge prefers which model; empty where they share none."""
     pair = favored(pair)
-    if pair.wins is None or not pair.shares:
+    if pair.wins is None or not pair.shares or pair.how == "same":
         return ""
     counts = pair.wins
     if not pair.verdict.endswith("better") and counts.losses > counts.wins:
@@ -100,31 +138,32 @@ def describe_wins(pair: Difference, unit: str) -> str:
 
 
 def describe_certainty(pair: Difference) -> str:
-    """Return how certain the verdict is; empty where it is inconclusive."""
-    if pair.verdict in ("better", "worse"):
-        return "Significant at the 5% level."
-    if pair.verdict == "similar":
+    """Return what else is known of the verdict; empty where that is nothing."""
+    if pair.verdict == "similar" and pair.how != "same":
         return "The whole 95% confidence interval lies within that margin."
-    if pair.verdict == "inconclusive":
-        return ""
-    if pair.how == "judge":
+    if pair.how == "judge" and pair.verdict != "inconclusive":
         return "This is significant at the 5% level, but the judge was not validated with human ratings."
-    pair = favored(pair)
-    return f"The probability that people prefer {pair.one} is about {100 * pair.probability:.0f}%."
+    if pair.verdict in ("probably better", "probably worse") and (as_good := _as_good(favored(pair))):
+        return f"{as_good}."
+    return ""
 
 
 def describe_needed(pair: Difference, margin: float, unit: str) -> str:
-    """Return how much more data would detect a difference as large as the margin; empty where unknown."""
-    if pair.verdict in SETTLED or pair.needed is None:
+    """Return how much more data would settle this pair; empty where unknown."""
+    if pair.verdict in SETTLED:
         return ""
+    size = max(100 * margin, abs(100 * pair.good.order)) if pair.shares else 100 * margin
     if pair.unit == "prompts":
-        needed = PROMPT_NOUNS[unit]
-    else:
-        whose = pair.one if is_published(pair.other) else "each model"
-        needed = f"ratings of {whose}, each of a new {unit},"
+        if pair.needed is None:
+            return ""
+        more = f"About {round_up(pair.needed):,} more {PROMPT_NOUNS[unit]} would detect a difference of"
+        return f"{more} {100 * margin:g} points with 80% power."
+    if pair.needed is None:
+        return "" if pair.how == "refused" else "They are too close for a vote of fewer than 50 people."
+    half = f", all of {pair.one}" if is_published(pair.other) else ", half of each model"
     return (
-        f"About {round_up(pair.needed):,} more {needed} would detect a difference of {100 * margin:g} points"
-        " with 80% power."
+        f"About {round_up(pair.needed):,} more people who rate {RATINGS_EACH} {NOUNS[unit]} each{half}, would"
+        f" find a difference of {size:.0f} points in 4 of 5 cases."
     )
 
 

@@ -144,7 +144,7 @@ def test_the_study_stands_as_a_baseline(make_run: Runs, tmp_path: Path) -> None:
     write_calibration(tmp_path / "calibration.json", calibration())
     run = make_run("one", {"a": 0.7})
     result = ask(run, calibration=str(tmp_path), baselines=("study:human", "study:gpt-4"))
-    assert verdicts(result) == {("a", "study:human"): "better", ("a", "study:gpt-4"): "inconclusive"}
+    assert verdicts(result) == {("a", "study:human"): "better", ("a", "study:gpt-4"): "at least as good"}
     assert [row["model"] for row in result["baselines"]] == ["study:human", "study:gpt-4"]
     assert result["baselines"][0]["shares"]["Good"]["value"] == pytest.approx(0.493)
     alone = ask(run, baselines=("study:human",))
@@ -249,7 +249,6 @@ def test_variants_are_flagged_and_never_assumed(make_run: Runs, tmp_path: Path) 
         json.loads(CliRunner().invoke(cli.main, [*asked, *more]).stdout) for more in ((), ("--variants",))
     )
     assert [model["model"] for model in plain["models"]] == ["m (new)", "m (old)"]
-    assert [result["pairs"][0]["correlation"] for result in (plain, variants)] == [0.0, 0.5]
     assert variants["pairs"][0]["error"] < plain["pairs"][0]["error"]
     assert any("--variants" in note for note in plain["notes"])
 
@@ -272,7 +271,7 @@ def test_no_sentence_contradicts_its_table(make_run: Runs, tmp_path: Path, seed:
             assert pair.verdict == "inconclusive" and not pair.shares
         elif named := re.match(r"(\S+) is (?:probably )?better than (\S+):", sentence):
             assert levels[named[1]] > levels[named[2]]
-            assert (pair.good.value > 0) == (named[1] == pair.one)
+            assert (pair.good.order > 0) == (named[1] == pair.one)
     verdict = list(verdict_sentences(compared))
     if len(compared.pairs) == 1 or baselines:
         return
@@ -299,7 +298,7 @@ def test_another_model_changes_a_verdict_only_through_holm(make_run: Runs, tmp_p
     [
         ({"a": 0.75, "b": 0.45}, (), 0),
         ({"a": 0.62, "b": 0.52}, (), 0),
-        ({"a": 0.56, "b": 0.54}, (), 3),
+        ({"a": 0.56, "b": 0.54}, (), 0),
         ({"a": 0.45, "b": 0.75}, (), 1),
         ({"a": 0.52, "b": 0.62}, (), 3),
         ({"a": 0.75, "b": 0.45}, ("a",), 1),

@@ -18,7 +18,6 @@ from empathy_judge.calibration.shares import transport as transport_module
 from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
-    side_beyond,
     sign_probability,
     transport,
     transport_difference,
@@ -110,8 +109,7 @@ def differences_held(systems: RatedSystems) -> list[bool]:
             names, human = systems.calibrated.models, systems.calibrated.crowd
             line = systems.calibrated.without(names[first], names[second])
             pair = systems.targets[first], systems.targets[second]
-            is_open = any(side_beyond(line, target) for target in pair)
-            interval = transport_difference(line, *pair, is_open=is_open)[0].interval
+            interval = transport_difference(line, *pair).estimate.interval
             assert interval is not None
             held.append(interval.low <= human[first] - human[second] <= interval.high)
     return held
