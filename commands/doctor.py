@@ -11,18 +11,16 @@ from datetime import date, timedelta
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
 from empathy_judge.commands.shared.options import FILE, say, say_next
 from empathy_judge.data.errors import ROOT, UserError, install_hint, requirements
 from empathy_judge.data.files import explain, read_toml
-from empathy_judge.data.records import to_plain
-from empathy_judge.data.tables import SAMPLE_RESPONSES
-from empathy_judge.judge.base import DEFAULT, JUDGES, WEIGHTS_LICENSE, load_judge
-from empathy_judge.judge.llm.endpoint import Endpoint
-from empathy_judge.judge.llm.responder import Responder, read_model_config
+
+if TYPE_CHECKING:
+    from empathy_judge.judge.llm.endpoint import Endpoint
 
 Status = Literal["ok", "warn", "fail"]
 DEVELOPMENT: Final = ("all", "check", "docs", "test")  # extras that `doctor` leaves out
@@ -45,6 +43,8 @@ class Check:
 
 def check_installation() -> Iterator[Check]:
     """Check all that needs no network."""
+    from empathy_judge.judge.base import WEIGHTS_LICENSE
+
     yield from check_packages()
     yield from check_judge()
     yield Check("license of these judges", "ok", WEIGHTS_LICENSE)
@@ -82,6 +82,7 @@ def check_packages() -> Iterator[Check]:
 def check_judge() -> Iterator[Check]:
     """Check the shipped judge's weights against its card, and its calibration against both."""
     from empathy_judge.calibration.artifact import find_calibration
+    from empathy_judge.judge.base import DEFAULT, load_judge
 
     name = f"judge {DEFAULT}"
     try:
@@ -138,6 +139,10 @@ def check_folder(folder: Path) -> Iterator[Check]:
 
 def check_file(path: Path) -> Iterator[Check]:
     """Check all that a judge's, a model's or a night's file names; nothing is sent that could cost money."""
+    from empathy_judge.judge.base import JUDGES, load_judge
+    from empathy_judge.judge.llm.endpoint import Endpoint
+    from empathy_judge.judge.llm.responder import Responder, read_model_config
+
     try:
         table = read_toml(path)
         if "models" in table:
@@ -162,7 +167,7 @@ def check_file(path: Path) -> Iterator[Check]:
         yield Check(str(path), "fail", str(error))
 
 
-def check_endpoint(endpoint: Endpoint) -> Check:
+def check_endpoint(endpoint: "Endpoint") -> Check:
     """Check the key, and that the server lists its models, which costs nothing."""
     name = f"{endpoint.base_url}, model {endpoint.model}"
     try:
@@ -214,6 +219,9 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
       empathy-judge doctor
       empathy-judge doctor prompted.toml nightly.toml
     """
+    from empathy_judge.data.records import to_plain
+    from empathy_judge.data.tables import SAMPLE_RESPONSES
+
     done = []
     for check in chain(check_installation(), *map(check_file, files)):
         done.append(check)

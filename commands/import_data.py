@@ -6,12 +6,10 @@ from pathlib import Path
 import click
 
 from empathy_judge.commands.shared.options import FILE, say, say_next
-from empathy_judge.data.importers import SOURCES, import_source
-from empathy_judge.data.tables import write_rows
 
 
 @click.command("import")
-@click.argument("source", metavar="SOURCE", type=click.Choice(sorted(SOURCES)))
+@click.argument("source", metavar="SOURCE")
 @click.argument("paths", metavar="PATH...", type=FILE, nargs=-1, required=True)
 @click.option("--out", type=FILE, default=Path("."), help="Output folder.  [default: the current folder]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
@@ -27,6 +25,9 @@ def import_(source: str, paths: tuple[Path, ...], out: Path, as_json: bool) -> N
     Example:
       empathy-judge import empathy-study dataset_and_ratings.csv --out study
     """
+    from empathy_judge.data.importers import import_source
+    from empathy_judge.data.tables import write_rows
+
     imported = import_source(source, *paths)
     tables = {
         "exchanges": imported.exchanges,

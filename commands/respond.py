@@ -8,16 +8,7 @@ import click
 from empathy_judge.commands.shared import options
 from empathy_judge.commands.shared.options import FILE, say_next, say_notes
 from empathy_judge.data.errors import OperationalError, UserError
-from empathy_judge.data.runs import folder_name
 from empathy_judge.data.storage import Columns, check_source, find_sources
-from empathy_judge.data.tables import SAMPLE_PROMPTS
-from empathy_judge.judge.llm.responder import (
-    MOST_WORDS,
-    Responder,
-    read_model_config,
-    respond_to,
-    say_counts,
-)
 
 
 @click.command()
@@ -58,19 +49,24 @@ def respond(
       empathy-judge respond prompts.jsonl --model-config gpt.toml --style plain --max-cost 0.50
       empathy-judge score answers/responses.jsonl
     """
+    from empathy_judge.data.runs import folder_name
+    from empathy_judge.data.tables import SAMPLE_PROMPTS
+    from empathy_judge.judge.llm import responder as models
+    from empathy_judge.judge.llm.responder import say_counts
+
     if model_config is None and settings["model"] is None:
         raise UserError("no model: set --model and --base-url, or --model-config FILE")
-    config = read_model_config(model_config, settings)
+    config = models.read_model_config(model_config, settings)
     source = find_sources([prompts or SAMPLE_PROMPTS], reply_columns)
     check_source(source)
-    responder = Responder(config)
+    responder = models.Responder(config)
     plan = responder.plan(source)
     folder = out or plan.default_folder("responses", source.stem, folder_name(plan["model"]))
     budget = responder.endpoint.budget
     with options.watching(
         "asking", "answered", lambda: budget.spent, prompts=prompts or SAMPLE_PROMPTS, out=folder
     ) as on_progress:
-        responded = respond_to(
+        responded = models.respond_to(
             source,
             responder,
             plan,
@@ -85,7 +81,7 @@ def respond(
     if counts["failed"]:
         lines.append(f"failed, not among the responses: {say_counts(manifest['reasons'])}")
     if words["mean"] is not None:
-        lines.append(f"{words['mean']:.1f} words on average; {words['too_long']:,} above {MOST_WORDS}")
+        lines.append(f"{words['mean']:.1f} words on average; {words['too_long']:,} above {models.MOST_WORDS}")
     if served := manifest["served"]:
         lines.append(f"served as {say_counts(served)}")
     if len(served) > 1:

@@ -7,8 +7,6 @@ from typing import Any
 import click
 
 from empathy_judge.commands.shared.options import FILE
-from empathy_judge.data.judgments import parse_scale
-from empathy_judge.data.rating_files.sheet import SheetOptions, parse_stated
 
 
 def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,6 +54,9 @@ def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
         skip_invalid: bool,
         **rest: Any,
     ) -> None:
+        from empathy_judge.data.judgments import parse_scale
+        from empathy_judge.data.rating_files.sheet import SheetOptions, parse_stated
+
         reading = SheetOptions(
             scale=parse_scale(scale) if scale is not None else None,
             cut=tuple(part.strip() for part in cut.split(",")) if cut is not None else None,
