@@ -39,6 +39,7 @@ from empathy_judge.data.records import LABELS
 from empathy_judge.data.text import listed
 
 VARIANT_CORRELATION: Final = 0.25  # assumed, of the judge's errors on variants of one model
+MOSTLY_EQUAL: Final = 0.5  # share of equal replies
 TOO_FEW_PROMPTS: Final = "too few prompts to estimate how much they differ"
 LEAST_EFFECT: Final = 2.3  # of raters of one model, as a plan assumes it
 CROSSED: Final = 0.46  # of it is left in the difference where each person rates both models
@@ -139,7 +140,9 @@ def _by_line(
         shares[label] = found.estimate
         if label != GOOD:
             continue
-        may_lose = is_inside and not (one.repeats_itself or other.repeats_itself)
+        # Outside the rated range a loss is seen only if most of the replies cannot have lost anything.
+        may_lose = is_inside or equal >= MOSTLY_EQUAL
+        may_lose &= not (one.repeats_itself or other.repeats_itself)
         if is_rated:
             probability = found.exceeds(0.0)
             if may_lose:

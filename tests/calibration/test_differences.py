@@ -182,6 +182,11 @@ def test_a_copy_has_no_difference_and_equal_replies_no_error() -> None:
     apart = compare(one, replace(half, replies=()), settings)
     assert (found.verdict, found.reverse().verdict) == ("at least as good", "at least as good")
     assert min(found.at_least) > min(apart.at_least)
+    beyond = [
+        replace(item, rated=replace(item.rated, judged=shares_of(item.rated.judged[:, 2] + 0.25)))
+        for item in (replying(one, texts), half)
+    ]
+    assert compare(*beyond, settings).verdict == "at least as good", "above the rated range, too"
 
 
 def test_nothing_is_at_least_as_good_where_the_judge_cannot_see_a_loss() -> None:
