@@ -1,8 +1,9 @@
 """Corrected shares of every model: by its ratings, by the calibrated judge, or by both.
 
-The judge's own shares are never the answer. A model with ratings is corrected by them (`ppi`), one without by
-the line through calibrated models (`transport`), and one with a few by both, so that its interval shrinks as
-ratings arrive. Where the line does not reach, the level is refused and the reason given.
+A model with ratings is corrected by them (`ppi`), one without by the line through calibrated models
+(`transport`), and one with a few by both, so that its interval shrinks as ratings arrive. The judge's own
+shares are the answer only where a calibration shows that they are right. Where the line does not reach, the
+level is refused and the reason given.
 """
 
 import math

@@ -2,7 +2,8 @@
 
 On the logit scale the human share is `a + b * (judge - mean)`, plus each model's own deviation. The slope `b`
 and the standard deviation of the deviations have priors measured on several sets of rated systems; `a` has
-none. Beyond the rated range the interval is one-sided.
+none. Where the judge's own levels are shown to err less, the level is the judge's own, with the interval of
+the line around it. Beyond the rated range the interval is one-sided.
 """
 
 import math
@@ -32,6 +33,9 @@ FEW_PROMPTS = 30
 # others, or wholly, with this chance.
 ORDINARY_SCALE, OUTLIER_SCALE, OUTLIER_PRIOR = 0.9, 5.0, 0.3
 MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
+# The judge's own levels are used where they err less than this part of the line's error on models left out,
+# and no more than this many usual deviations from the line.
+LESS_ERROR, MOST_OWN_ERROR = 0.9, 1.5
 DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
 LEAST_DROP: Final = 0.05  # share of the baseline below a drop, with which a loss of that size can be told
 MIN_SHARE: Final = 0.002  # shares closer to 0 or 1 count as this
@@ -169,6 +173,20 @@ class CalibratedModels:
         own = np.maximum(np.array(self.noise) - self.shared, 0.0)
         return (self.link(self.judge), *self.link_ratings(self.crowd, own))
 
+    @cached_property
+    def trusts_levels(self) -> bool:
+        """Whether the judge's own levels err clearly less than the line, and no more than usual.
+
+        The line's error is that on calibrated models left out.
+        """
+        judge, crowd, noise = self.linked
+        excess = (judge - crowd) ** 2 - noise - (MOST_OWN_ERROR * self.deviation) ** 2
+        if len(self.models) <= LEAST_MODELS or excess.sum() > 0:
+            return False
+        line = [_on_line(self.without(name), mean) for name, mean in zip(self.models, judge, strict=True)]
+        own, by_line = np.abs(np.array([self.judge, self.inverse(line)]) - self.crowd).mean(axis=1)
+        return bool(own < LESS_ERROR * by_line)
+
     def inverse(self, linked: Any) -> Any:
         """Return the shares or means that `link` makes these of."""
         from scipy.special import expit
@@ -236,6 +254,17 @@ def _posterior(calibrated: CalibratedModels) -> _Posterior:
         height=height,
         height_variance=height_variance,
     )
+
+
+def _on_line(calibrated: CalibratedModels, judge: Any) -> Any:
+    """Return the expected logits of human levels on the line where the judge's are these."""
+    posterior = _posterior(calibrated)
+    return posterior.weight @ (posterior.height + posterior.slope * (judge - posterior.center))
+
+
+def _expected(calibrated: CalibratedModels, judge: float) -> float:
+    """Return the expected logit of a human level: the judge's own where it is trusted, else the line's."""
+    return judge if calibrated.trusts_levels else float(_on_line(calibrated, judge))
 
 
 def bound_beyond(calibrated: CalibratedModels, target: TargetModel) -> Bound | None:
@@ -346,6 +375,7 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
     reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
     slope, deviation = posterior.slope[:, None], posterior.deviation[:, None, None]
     mean = posterior.height[:, None] + slope * (judge - posterior.center)
+    mean += [_expected(calibrated, each) - _on_line(calibrated, each) for each in judge]
     covariance = np.where(np.eye(size), 1.0, correlation) * deviation**2
     covariance = covariance + np.eye(size) * (slope[..., None] ** 2 * blur + reach)
     covariance = covariance + posterior.height_variance[:, None, None]
@@ -436,8 +466,7 @@ def sign_probability(
     scale = math.sqrt(2 * (1 - correlation) * error_variance(calibrated) + error**2)
     if not drop:
         return float(stdtr(_freedom(calibrated), (judge[0] - judge[1]) / scale))
-    line = posterior.height + posterior.slope * (judge[1] - posterior.center)
-    level = float(calibrated.inverse(posterior.weight @ line))
+    level = float(calibrated.inverse(_expected(calibrated, judge[1])))
     if level <= drop + LEAST_DROP:
         return math.nan
     allowed = (calibrated.link(level) - calibrated.link(level - drop)) / posterior.slope

@@ -143,3 +143,16 @@ def test_a_model_far_from_the_line_is_mostly_covered_once_it_is_rated(ratings: i
         found = transport(known, TargetModel(judge=0.58, crowd=crowd, noise=noise))
         held.append(found.interval.low <= 0.73 <= found.interval.high)
     assert np.mean(held) >= least
+
+
+@pytest.mark.parametrize(("bias", "is_trusted"), [(0.0, True), (0.2, False)])
+def test_the_judges_own_levels_stand_only_where_the_calibration_shows_them_right(
+    bias: float, is_trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = np.array([0.40, 0.42, 0.44, 0.60, 0.62])
+    known = models(judge, judge + bias + np.array([0.01, -0.01, 0.0, 0.01, -0.01]))
+    assert known.trusts_levels is is_trusted
+    level = transport(known, TargetModel(judge=0.5))
+    assert level.value == pytest.approx(0.5 + bias, abs=0.002 if is_trusted else 0.02)
+    monkeypatch.setattr(CalibratedModels, "trusts_levels", False)
+    assert width(level) == pytest.approx(width(transport(known, TargetModel(judge=0.5))), abs=0.002)
