@@ -1,13 +1,10 @@
 """Means of systems by a judge and by people, for every rated set with several systems.
 
 They show how far a judge deviates from people from system to system, which is the prior of calibrated levels
-and verdicts. No judge was trained on the ratings it is compared with: the default's are from its trials, with
-models and sets left out, as its card records them. The language models' scores of mental-align are recorded
-there. The file holds no texts.
+and verdicts. No judge was trained on the ratings it is compared with: the default's are from its trials, the
+language models' are recorded in mental-align.
 
-    PYTHONPATH=. python tests/support/system_means.py DATA_FOLDER
-
-writes `tests/data/system_means.json`.
+`PYTHONPATH=. python tests/support/system_means.py DATA_FOLDER` writes `tests/data/system_means.json`.
 """
 
 import json
@@ -88,9 +85,8 @@ def left_out_means(name: str) -> Iterator[SystemMean]:
             else float(row["label"] == len(LABELS))
             for row in rows
         ]
-        figures = _figures(
-            [row["probabilities"][-1] for row in rows], human, [row["cluster"] for row in rows]
-        )
+        judged, clusters = ([row[key] for row in rows] for key in ("probabilities", "cluster"))
+        figures = _figures([each[-1] for each in judged], human, clusters)
         yield SystemMean(set=each, judge=name, system=system, **figures)
 
 
@@ -104,12 +100,9 @@ def recorded_means(folder: Path) -> Iterator[SystemMean]:
         human = scores[attribute, EXPERT, system]
         both = [identity for identity in judged if identity in human]
         if judge != EXPERT:
-            by_judge, by_human = (
-                [(each[key] - low) / (high - low) for key in both] for each in (judged, human)
-            )
-            figures = _figures(by_judge, by_human, both)
-            name = f"{RECORDED}/{attribute}"
-            yield SystemMean(set=name, judge=judge, system=system, is_probability=False, **figures)
+            values = ([(each[key] - low) / (high - low) for key in both] for each in (judged, human))
+            about = {"set": f"{RECORDED}/{attribute}", "judge": judge, "system": system}
+            yield SystemMean(**about, is_probability=False, **_figures(*values, both))
 
 
 def _figures(judged: list[float], human: list[float], clusters: list[str]) -> dict[str, Any]:

@@ -88,8 +88,7 @@ def test_all_of_it_with_the_keyboard_alone(open_page: Open) -> None:
     tab_to("#model-table tbody tr")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.dataset.name") == order[1]
-    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert outline == "solid", "one sees where one is"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     while page.evaluate("document.activeElement.dataset.name") != "bea-large":
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

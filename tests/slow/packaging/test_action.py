@@ -41,13 +41,9 @@ class Runner:
             name: re.sub(r"\$\{\{ inputs\.([a-z]+) \}\}", lambda found: given[found[1]], value)
             for name, value in step["env"].items()
         }
+        environment = {**self.environment, **variables}
         return subprocess.run(
-            [*BASH, step["run"]],
-            cwd=self.repository,
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            check=False,
+            [*BASH, step["run"]], cwd=self.repository, env=environment, capture_output=True, text=True
         )
 
 
@@ -115,21 +111,16 @@ def test_the_steps_say_in_the_summary_whether_replies_got_worse(
     assert told["outcome"] == outcome
     suites = ElementTree.parse(told["junit"]).getroot()
     (case,) = suites.iter("testcase")
-    shown = summary.read_text(encoding="utf-8").replace("\\", "")
-    assert "## Verdict" in shown and "| demo-warm |" in shown
-    assert [child.tag for child in case] == [
-        {"pass": "system-out", "regression": "failure", "inconclusive": "skipped"}[outcome]
-    ]
+    assert "| demo-warm |" in summary.read_text(encoding="utf-8").replace("\\", "")
+    tags = {"pass": "system-out", "regression": "failure", "inconclusive": "skipped"}
+    assert [child.tag for child in case] == [tags[outcome]]
     assert ("::warning" in done.stdout) == (outcome == "inconclusive" and strict == "false")
     assert not (runner.repository / "run").exists()
 
 
-def test_a_file_that_is_not_there_fails_the_job_in_words(runner: Runner) -> None:
+def test_a_missing_file_and_an_extra_without_a_lock_fail_the_job(runner: Runner) -> None:
     done = runner.run(STEPS[1], files="lost.jsonl", baseline="study:human")
     assert done.returncode == 2 and "lost.jsonl" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_an_extra_without_a_lock_installs_nothing(runner: Runner) -> None:
     done = runner.run(STEPS[0], extras="train")
     assert done.returncode != 0 and "requirements/train.lock" in done.stderr
 
@@ -137,19 +128,17 @@ def test_an_extra_without_a_lock_installs_nothing(runner: Runner) -> None:
 def test_a_package_that_differs_from_its_hash_is_not_installed(runner: Runner, tmp_path: Path) -> None:
     """The extra's lock names a wheel that is there, but with another hash."""
     wheel = tmp_path / "strange-1.0-py3-none-any.whl"
+    about = {
+        "METADATA": "Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
     with ZipFile(wheel, "w") as archive:
-        archive.writestr("strange.py", "")
-        archive.writestr(
-            "strange-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            "strange-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("strange-1.0.dist-info/RECORD", "")
+        for name, text in about.items():
+            archive.writestr(f"strange-1.0.dist-info/{name}", text)
     action = Path(runner.environment["GITHUB_ACTION_PATH"])
     with_links = replace(runner, environment={**runner.environment, "PIP_FIND_LINKS": str(tmp_path)})
     for digest, is_installed in (("0" * 64, False), (sha256(wheel.read_bytes()).hexdigest(), True)):
         (action / "requirements" / "strange.lock").write_text(f"strange==1.0 --hash=sha256:{digest}\n")
         done = with_links.run(STEPS[0], extras="strange")
         assert (done.returncode == 0) == is_installed, done.stderr
-        assert is_installed or "DO NOT MATCH THE HASHES" in done.stderr

@@ -1,4 +1,4 @@
-"""The images without Docker: the Dockerfile linted, its steps in plain environments, and what they start."""
+"""The images without Docker: the Dockerfile linted, its steps in a plain environment, and what they start."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +39,11 @@ class Builder:
             # No network: the packages are those of these tests; pip compares their versions with the locks.
             "PIP_NO_INDEX": "1",
             "PYTHONPATH": sysconfig.get_path("purelib"),
+            "JUDGE_KEY": "k" * 32,
         }
 
     def run_steps(self, stage: str) -> None:
-        """COPY and RUN of a stage; what is mounted from another stage lies there already."""
+        """Run COPY and RUN of a stage; what is mounted from another stage lies there already."""
         for name, rest in stages()[stage]:
             if name == "COPY":
                 assert rest == ". /source"
@@ -54,19 +54,18 @@ class Builder:
                 step = re.sub(r"--mount=\S+", "", rest)
                 step = re.sub(r"(?<![\w.])/(source|wheels)\b", lambda at: str(self.folder / at[1]), step)
                 done = subprocess.run(
-                    ["sh", "-c", step], env=self.environment, capture_output=True, text=True, check=False
+                    ["sh", "-c", step], env=self.environment, capture_output=True, text=True
                 )
                 assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self, stage: str, *given: str) -> "subprocess.Popen[str]":
-        """ENTRYPOINT with CMD, or with what is given in its place, in the work folder."""
+        """Start ENTRYPOINT with CMD, or with what is given in its place, in the work folder."""
         steps = dict(stages()[stage])
-        words = [*json.loads(steps["ENTRYPOINT"]), *(given or json.loads(steps["CMD"]))]
-        words[0] = str(self.folder / "venv" / "bin" / words[0])
+        name, *words = [*json.loads(steps["ENTRYPOINT"]), *(given or json.loads(steps["CMD"]))]
         return subprocess.Popen(
-            words,
+            [str(self.folder / "venv" / "bin" / name), *words],
             cwd=self.folder,
-            env=self.environment | {"JUDGE_KEY": "k" * 32},
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -74,67 +73,49 @@ class Builder:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """All images in one environment."""
     folder = tmp_path_factory.mktemp("build")
     (folder / "source").mkdir()
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    Builder(folder).run_steps("build")
-    return folder
-
-
-@pytest.fixture
-def image(wheels: Path, tmp_path: Path) -> Callable[[str], Builder]:
-    def build(stage: str) -> Builder:
-        subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-        shutil.copytree(wheels / "wheels", tmp_path / "wheels")
-        builder = Builder(tmp_path)
+    builder = Builder(folder)
+    for stage in ("build", "nightly", "serve", "score"):
         builder.run_steps(stage)
-        # The wheel itself, not this checkout, which the packages of these tests lead to.
-        assert next(tmp_path.glob("venv/lib/python*/site-packages/empathy_judge/judge/weights")).is_dir()
-        return builder
-
-    return build
+    # The wheel itself, not this checkout, which the packages of these tests lead to.
+    assert next(folder.glob("venv/lib/python*/site-packages/empathy_judge/judge/weights")).is_dir()
+    return builder
 
 
-def test_the_image_for_scoring_scores(image: Callable[[str], Builder]) -> None:
-    builder = image("score")
+def test_the_image_for_scoring_scores(builder: Builder) -> None:
     rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
     (builder.folder / "replies.jsonl").write_text("".join(rows), encoding="utf-8")
-    said, _ = builder.start("score").communicate(timeout=LONGEST)
-    assert "Usage: empathy-judge score" in said
+    assert "Usage: empathy-judge score" in builder.start("score").communicate(timeout=LONGEST)[0]
     process = builder.start("score", "replies.jsonl", "--json")
-    said, problems = process.communicate(timeout=LONGEST)
+    printed, problems = process.communicate(timeout=LONGEST)
     assert process.returncode == 0, problems
-    assert sum(model["judged"] for model in json.loads(said)["models"]) == len(rows)
+    assert sum(model["judged"] for model in json.loads(printed)["models"]) == len(rows)
 
 
-def test_the_image_for_serving_is_healthy_once_it_serves(image: Callable[[str], Builder]) -> None:
-    builder = image("serve")
+def test_the_image_for_serving_is_healthy_once_it_serves(builder: Builder) -> None:
     steps = dict(stages()["serve"])
-    command = json.loads(steps["CMD"])
-    with builder.start("serve", *command, "--port", "0") as process:
+    with builder.start("serve", *json.loads(steps["CMD"]), "--port", "0") as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         port = re.search(r"at http://[^:]+:(\d+)", line)
         assert port, line + process.stderr.read()
         check = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
         words = [word.replace(steps["EXPOSE"], port[1]) for word in check]
-        done = subprocess.run(words, env=builder.environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, env=builder.environment, capture_output=True, text=True)
         process.terminate()
         assert done.returncode == 0, done.stderr
-    again = subprocess.run(words, env=builder.environment, capture_output=True, text=True, check=False)
-    assert again.returncode != 0, "unhealthy once it is gone"
+    assert subprocess.run(words, env=builder.environment, capture_output=True).returncode != 0, "it is gone"
 
 
-def test_the_image_for_nights_runs_one(image: Callable[[str], Builder]) -> None:
-    builder = image("nightly")
+def test_the_image_for_nights_runs_one(builder: Builder) -> None:
     shutil.copy(SAMPLES / "responses.jsonl", builder.folder)
-    (builder.folder / "nightly.toml").write_text(
-        'judge = "length"\ncalibration = "none"\n'
-        '[[models]]\nname = "demo-warm"\nresponses = "responses.jsonl"\n',
-        encoding="utf-8",
-    )
+    text = 'judge = "length"\ncalibration = "none"\n[[models]]\nname = "demo-warm"\n'
+    (builder.folder / "nightly.toml").write_text(f'{text}responses = "responses.jsonl"\n', encoding="utf-8")
     process = builder.start("nightly")
-    said, problems = process.communicate(timeout=LONGEST)
-    assert process.returncode == 0 and "pass" in said, problems
+    printed, problems = process.communicate(timeout=LONGEST)
+    assert process.returncode == 0 and "pass" in printed, problems
     assert (builder.folder / "dashboard" / "index.html").exists()

@@ -3,8 +3,8 @@
 python tests/slow/packaging/try_versions.py .venv/uv/bin/uv 3.11 3.12
 
 Every pair gets a fresh environment, in which the shipped judge must judge as it does in this environment, and
-the golden test and some others must pass. A lowest version that is
-above the one pyproject.toml states was not tried, so it fails, too. Packages are fetched.
+the golden test and some others must pass. A lowest version that is above the one pyproject.toml states was
+not tried, so it fails, too. Packages are fetched.
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,38 +25,34 @@ ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Without torch and Ray, which are gigabytes; the lock's versions of these are the only ones tried.
 EXTRAS = ("calibrate", "excel", "nightly", "parquet", "prompted", "serve", "test")
-TESTS = tuple(
-    f"tests/{name}.py"
-    for name in (
-        "golden/test_golden",
-        "judge/test_prompted",
-        "judge/test_optimize",
-        "server/test_wires",
-        "data/test_shapes",
-    )
+TESTS = (
+    "golden/test_golden",
+    "judge/test_prompted",
+    "judge/test_optimize",
+    "server/test_wires",
+    "data/test_shapes",
 )
 RESOLUTIONS = ("lowest-direct", "highest")
 NEAR = 1e-6
 
 
 def main(uv: str, pythons: list[str]) -> int:
-    """Try every pair; 1 where one fails."""
+    """Try every pair; return 1 where one fails."""
     failed = False
     with TemporaryDirectory() as folder:
         judged = judge_samples(Path(sys.executable), Path(folder, "here"))
-        for python in pythons:
-            for resolution in RESOLUTIONS:
-                place = Path(folder, f"{python}-{resolution}")
-                problems = list(try_pair(uv, python, resolution, place, judged))
-                print(f"Python {python}, {resolution}: {'; '.join(problems) or 'the same'}", flush=True)
-                failed |= bool(problems)
+        for python, resolution in product(pythons, RESOLUTIONS):
+            place = Path(folder, f"{python}-{resolution}")
+            problems = list(try_pair(uv, python, resolution, place, judged))
+            print(f"Python {python}, {resolution}: {'; '.join(problems) or 'the same'}", flush=True)
+            failed |= bool(problems)
     return int(failed)
 
 
 def try_pair(
     uv: str, python: str, resolution: str, place: Path, judged: list[dict[str, float]]
 ) -> Iterator[str]:
-    """What is not as it should be with these packages."""
+    """Yield what fails with these packages."""
     environment = place / "bin" / "python"
     asked = f"{ROOT}[{','.join(EXTRAS)}]"
     for command in (
@@ -71,13 +68,13 @@ def try_pair(
     if any(not math.isclose(a[k], b[k], abs_tol=NEAR) for a, b in zip(judged, found, strict=True) for k in a):
         yield "the shipped judge judges otherwise"
     # Without the rule that a warning is an error: newer packages warn of what is to go.
-    words = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "default", "--tb=short", *TESTS)
-    if problem := run(environment, *words):
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "default", "--tb=short")
+    if problem := run(environment, *words, *(f"tests/{name}.py" for name in TESTS)):
         yield problem
 
 
 def run(*command: object) -> str:
-    """The end of what a command said, where it failed."""
+    """Return the end of what a command printed, where it failed."""
     words = list(map(str, command))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"{' '.join(words[:4])}\n{(done.stdout + done.stderr)[-3000:]}"

@@ -24,20 +24,12 @@ def deepeval(rows: Rows) -> dict[str, Any]:
     from empathy_judge.deepeval_metric import EmpathyMetric
 
     cases = [
-        LLMTestCase(
-            name=row["id"],
-            input=row["prompt"],
-            actual_output=row["response"],
-            metadata=row,
-        )
+        LLMTestCase(name=row["id"], input=row["prompt"], actual_output=row["response"], metadata=row)
         for row in rows
     ]
-    result = evaluate(
-        cases,
-        [EmpathyMetric(threshold=0.5)],
-        display_config=DisplayConfig(show_indicator=False, print_results=False),
-        cache_config=CacheConfig(write_cache=False),
-    )
+    quiet = DisplayConfig(show_indicator=False, print_results=False)
+    cached = CacheConfig(write_cache=False)
+    result = evaluate(cases, [EmpathyMetric(threshold=0.5)], display_config=quiet, cache_config=cached)
     found = {case.name: case.metrics_data[0] for case in result.test_results}
     return {
         "good": {name: item.score for name, item in found.items()},
@@ -95,22 +87,18 @@ def lm_eval(rows: Rows) -> dict[str, Any]:
     class Mock(LM):  # type: ignore[misc]
         """A model that gives each prompt the reply of its row."""
 
+        loglikelihood = loglikelihood_rolling = None
+
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             texts = [request.args[0] for request in requests]
             return [next(reply for prompt, reply in replies.items() if prompt in text) for text in texts]
 
-        def loglikelihood(self, *_: Any, **__: Any) -> Any:
-            raise NotImplementedError
-
-        loglikelihood_rolling = loglikelihood
-
+    name = "empathy_replies"
     manager = TaskManager(include_path=f"{empathy_judge.__path__[0]}/lm_eval_task")
-    docs = list(manager.load(["empathy_replies"])["tasks"]["empathy_replies"].test_docs())
+    docs = list(manager.load([name])["tasks"][name].test_docs())
     chosen = [index for index, doc in enumerate(docs) if doc["prompt"] in replies]
-    result = simple_evaluate(
-        model=Mock(), tasks=["empathy_replies"], task_manager=manager, samples={"empathy_replies": chosen}
-    )
-    metrics = result["results"]["empathy_replies"]
+    result = simple_evaluate(model=Mock(), tasks=[name], task_manager=manager, samples={name: chosen})
+    metrics = result["results"][name]
     return {
         "share": [metrics[f"{name},none"] for name in ENDS],
         "own": metrics["good_by_judge,none"],
@@ -156,14 +144,11 @@ def promptfoo(rows: Rows) -> dict[str, Any]:
         "defaultTest": {"assert": [{"type": "python", "value": "file://empathy.py"}]},
         "tests": [{"description": row["id"], "vars": row} for row in rows],
     }
-    files = {
-        "promptfooconfig.json": json.dumps(config),
-        "mock.js": "module.exports = class { id() { return 'mock'; } async callApi(prompt, context) {"
-        " return { output: context.vars.response }; } };",
-        "empathy.py": "from empathy_judge.promptfoo_assert import get_assert",
-    }
-    for name, text in files.items():
-        Path(name).write_text(text + "\n", encoding="utf-8")
+    call = "async callApi(prompt, context) { return { output: context.vars.response }; }"
+    mock = f"module.exports = class {{ id() {{ return 'mock'; }} {call} }};\n"
+    Path("promptfooconfig.json").write_text(json.dumps(config), encoding="utf-8")
+    Path("mock.js").write_text(mock, encoding="utf-8")
+    Path("empathy.py").write_text("from empathy_judge.promptfoo_assert import get_assert\n", encoding="utf-8")
     options = ("-c", "promptfooconfig.json", "-o", "out.json", "--no-cache", "--no-table")
     subprocess.run([os.environ["PROMPTFOO"], "eval", *options], stdout=sys.stderr)  # fails as one case does
     results = json.loads(Path("out.json").read_text(encoding="utf-8"))["results"]["results"]

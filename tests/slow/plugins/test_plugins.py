@@ -97,12 +97,8 @@ def test_a_tool_reports_the_figures_of_score(tool: str, expected: dict[str, Any]
     if not environment.exists():
         pytest.skip(f"no {tool} here: make plugins makes its environment")
     python = environment / "bin" / "python"  # promptfoo is written for Node
-    done = run_tool(
-        python if python.exists() else sys.executable,
-        Path(__file__).with_name("run_tool.py"),
-        tool,
-        "rows.jsonl",
-    )
+    script = Path(__file__).with_name("run_tool.py")
+    done = run_tool(python if python.exists() else sys.executable, script, tool, "rows.jsonl")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found.keys() == FACTS[tool]
@@ -116,19 +112,22 @@ def test_pytest_passes_fails_and_skips_by_the_interval(
     # The unscored reply may have any label: the interval covers both.
     share, low, high = expected["share"]
     worst, best = low * 12 / 13, (high * 12 + 1) / 13
-    cases = {"above": worst - 1e-6, "below": best + 1e-6, "within": worst + 1e-6}
-    code = "import json, data\nassert data.OWN\nrows = [json.loads(line) for line in open('rows.jsonl')]\n"
-    for name, limit in cases.items():
-        code += (
-            f"def test_{name}(assert_good_share):\n    good = assert_good_share(rows, at_least={limit}).good"
-        )
-        code += f"\n    assert abs(good.value - {share}) < 1e-6\n"
-    code += "def test_too_few(assert_good_share):\n    assert_good_share(rows[:3], at_least=0.5)\n"
+    limits = {"above": worst - 1e-6, "below": best + 1e-6, "within": worst + 1e-6}
+    code = f"""
+import json, data, pytest
+assert data.OWN
+rows = [json.loads(line) for line in open('rows.jsonl')]
+@pytest.mark.parametrize("name", {limits})
+def test_replies(assert_good_share, name):
+    assert abs(assert_good_share(rows, at_least={limits}[name]).good.value - {share}) < 1e-6
+def test_too_few(assert_good_share):
+    assert_good_share(rows[:3], at_least=0.5)
+"""
     (tmp_path / "project" / "test_replies.py").write_text(code, encoding="utf-8")
     done = run_tool(sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "test_replies.py")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "PASSED test_replies.py::test_above" in done.stdout
-    assert "FAILED test_replies.py::test_below" in done.stdout
+    assert "PASSED test_replies.py::test_replies[above]" in done.stdout
+    assert "FAILED test_replies.py::test_replies[below]" in done.stdout
     assert "1 failed, 1 passed, 2 skipped" in done.stdout
 
 

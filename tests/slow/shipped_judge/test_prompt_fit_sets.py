@@ -23,12 +23,7 @@ from empathy_judge.calibration.prompt_fit import UNCHECKED, UNRESPONSIVE, Prompt
 from empathy_judge.data.importers import import_source  # noqa: E402
 from empathy_judge.data.readers.conversations import split_conversation  # noqa: E402
 from empathy_judge.data.records import Exchange, Turn  # noqa: E402
-from empathy_judge.judge.embeddings import (  # noqa: E402
-    MAX_REPLIES,
-    embed,
-    group_of,
-    prompt_text,
-)
+from empathy_judge.judge.embeddings import MAX_REPLIES, embed, group_of, prompt_text  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures" / "prompt_fit.json"
 PROMPTS = (10, 20, 40)
@@ -38,11 +33,10 @@ SOURCES = {
     "crowd study": ("empathy-study", "empathy-study"),
     "crowd study, sixth model": ("empathy-study", "empathy-study-sixth"),
     "dstc9": ("dep", "dep"),
-    "empathetic-exchanges": ("empathetic-exchanges", "empathetic-exchanges"),
-    "epitome": ("epitome", "epitome"),
-    "esconv": ("esconv", "esconv"),
-    "ieval": ("ieval", "ieval"),
-    "judging-empathy": ("judging-empathy", "judging-empathy"),
+    **{
+        name: (name, name)
+        for name in ("empathetic-exchanges", "epitome", "esconv", "ieval", "judging-empathy")
+    },
 }
 # Sets above the target of 1%: the chatbot that people rate lowest of iEval's four has a fit of 0.64; one part
 # of judging-empathy, 50 conversations with only three openings, has 0.72.
@@ -100,13 +94,8 @@ class EmbeddedReplies:
         self.is_short = np.array([len(text.split()) <= SHORT for text in self.texts], dtype=bool)
 
     def fit(self, chosen: np.ndarray, answers: np.ndarray) -> PromptFit | None:
-        return measure_fit(
-            self.replies[answers],
-            self.prompts[chosen],
-            np.arange(len(chosen)),
-            list(self.texts[answers]),
-            groups=self.groups[chosen],
-        )
+        replies, prompts, texts = self.replies[answers], self.prompts[chosen], list(self.texts[answers])
+        return measure_fit(replies, prompts, np.arange(len(chosen)), texts, groups=self.groups[chosen])
 
     def states(self, among: np.ndarray, prompts: int, rng: np.random.Generator) -> list[tuple[str, str]]:
         """Return the states of random subsets, genuine and shuffled."""
@@ -114,9 +103,8 @@ class EmbeddedReplies:
         for _ in range(SUBSETS):
             chosen = rng.choice(among, prompts, replace=False)
             # The order is random, so that a step of one is a random permutation without fixed points.
-            states.append(
-                (state_of(self.fit(chosen, chosen)), state_of(self.fit(chosen, np.roll(chosen, 1))))
-            )
+            genuine, shuffled = (self.fit(chosen, answers) for answers in (chosen, np.roll(chosen, 1)))
+            states.append((state_of(genuine), state_of(shuffled)))
         return states
 
 
@@ -153,12 +141,8 @@ def measure_set(name: str) -> list[Row]:
                         "unchecked_genuine": round(float(unchecked), 2),
                         "caught_shuffled": round(float(by_system[:, 1].mean()), 2),
                         "systems_flagged_by_all_replies": sum(state_of(fit) == UNRESPONSIVE for fit in fits),
-                        "fit": [
-                            round(value, 3) for value in sorted(fit.estimate.value for fit in fits if fit)
-                        ],
-                        "repeated": [
-                            round(value, 3) for value in sorted(fit.repeated for fit in fits if fit)
-                        ],
+                        "fit": sorted(round(fit.estimate.value, 3) for fit in fits if fit),
+                        "repeated": sorted(round(fit.repeated, 3) for fit in fits if fit),
                     }
                 )
     return rows

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_sets import COLD, WARM, make_sharing_corpus, words_of
-from repository import SHARED
+from repository import dataset
 
 import empathy_judge.training.fine_tune as fine_tuning
 from empathy_judge.data.errors import UserError
@@ -97,11 +97,11 @@ def test_no_held_out_text_reaches_teacher_or_student(
             assert len(examples) > least
 
 
-@pytest.mark.skipif(not (SHARED / "epitome").exists(), reason="public datasets not at hand: set EMPATHY_DATA")
 def test_no_text_of_a_real_set_is_in_the_training_without_it() -> None:
-    study = import_source("empathy-study", SHARED / "empathy-study")
+    folder = dataset("empathy-study")
+    study = import_source("empathy-study", folder)
     public = [name for name, facts in RATED_SETS.items() if facts.source]
-    items = [item for name in public for item in read_rated_set(name, SHARED)]
+    items = [item for name in public for item in read_rated_set(name, folder.parent)]
     data = TrainingData(ratings=join_ratings(study.exchanges, study.ratings), items=items)
 
     def texts_of(exchanges: list[Exchange]) -> set[str]:
@@ -165,9 +165,9 @@ def test_a_folder_contains_one_trial_only(tmp_path: Path, corpus: TrainingData, 
         "digests": (replace(corpus, ratings=corpus.ratings[1:]), tiny_recipe),
     }
     for key, (data, recipe) in others.items():
-        with pytest.raises(UserError, match=f"with another {key}; set another --out"):
+        with pytest.raises(UserError, match=key):
             run(data, recipe, tmp_path)
-    for content, message in ((json.dumps({"judge": "length"}), "other than a cross"), ("{", "not JSON")):
+    for content in (json.dumps({"judge": "length"}), "{"):
         (tmp_path / cv.PLAN).write_text(content)
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=str(tmp_path)):
             run(corpus, tiny_recipe, tmp_path)

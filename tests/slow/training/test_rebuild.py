@@ -87,21 +87,11 @@ def test_the_script_makes_all_weights_on_a_toy_base(
     small = replace(tiny_recipe, base=str(tiny_decoder), epochs=1)
     large = write_recipe(replace(small, rank=2, sets={"epitome": 0.5, "ieval": 0.5}))
     recipe = write_recipe(replace(small, teachers=[str(large)], texts=20, sharpness=0.0))
-    environment = {
-        "RECIPE": recipe,
-        "LARGE_RECIPE": large,
-        "SETS": sets_folder,
-        "OUT": tmp_path,
-        "AVERAGE": "",
-    }
+    places = {"RECIPE": recipe, "LARGE_RECIPE": large, "SETS": sets_folder, "OUT": tmp_path}
+    environment = os.environ | {name: str(path) for name, path in places.items()} | {"AVERAGE": ""}
     environment |= {"PYTHON": sys.executable, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [ROOT / "training" / "rebuild.sh"],
-        cwd=ROOT,
-        env=os.environ | {name: str(value) for name, value in environment.items()},
-        capture_output=True,
-        text=True,
-    )
+    script = ROOT / "training" / "rebuild.sh"
+    done = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for name in CARDS:
         card = read_card(tmp_path / name)
