@@ -232,9 +232,10 @@ def walk_calibrate() -> Iterator[tuple[str, Facts]]:
     code, _ = run("calibrate", *five, "--out", "five")
     report = read_json("five/report.json")
     yield "calibrate-own-scores", {"exit code": code} | agreement_facts(report, "spearman")
-    corrected = ("--calibration", "fit/calibration.json", "--out", "runs/corrected")
-    code, _ = run("score", "made.jsonl", "--judge", "length", *corrected)
-    yield "score-corrected", {"exit code": code} | run_facts("runs/corrected")
+    corrected = ("--calibration", "fit/calibration.json", "--out", "runs/corrected", "--json")
+    code, output = run("score", "made.jsonl", "--judge", "length", *corrected)
+    printed = {row["model"]: value_of(row["corrected"]["Good"]) for row in json.loads(output)["models"]}
+    yield "score-corrected", {"exit code": code, "corrected": printed} | run_facts("runs/corrected")
 
 
 def walk_compare() -> Iterator[tuple[str, Facts]]:
