@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
+from servers import ScriptedServer, answer
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
@@ -223,3 +224,20 @@ def test_the_command_prints_and_writes_the_results(tmp_path: Path, monkeypatch: 
     assert report["judge"] == "length" and all(item["name"] in html for item in report["families"])
     again = CliRunner().invoke(cli.main, ["robustness", "length", "--json"])
     assert json.loads(again.stdout) == report
+
+
+def test_a_run_that_reaches_its_budget_resumes_without_paying_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["robustness", "judge.toml", "--sample", "24", "--json", "--max-cost"]
+    with ScriptedServer(answer) as server:
+        url = f'base_url = "{server.base_url}"\nconcurrency = 1'
+        prices = "prices = { input = 10.0, output = 0.0 }"  # a cent a call
+        Path("judge.toml").write_text(f'kind = "decision"\nmodel = "m"\n{url}\n{prices}\n')
+        stopped = CliRunner().invoke(cli.main, [*words, "0.1"])
+        assert stopped.exit_code == 5 and 5 < len(server.calls) <= 10, stopped.output
+        for budget in ("5", "0.001"):  # after the first, nothing is left to pay for
+            done = CliRunner().invoke(cli.main, [*words, budget])
+            assert done.exit_code in (0, 1, 3), done.output
+            assert len(server.calls) == json.loads(done.stdout)["judgments"] > 10
