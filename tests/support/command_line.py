@@ -1,5 +1,7 @@
 """The command line, in the process of the test."""
 
+from functools import partial
+
 from click.testing import CliRunner, Result
 
 from empathy_judge.commands import main as cli
@@ -12,6 +14,4 @@ def run(*words: object, code: int | None = None) -> Result:
     return done
 
 
-def run_checked(*words: object, code: int = 0) -> Result:
-    """Run a command that has to succeed, or to end with `code`."""
-    return run(*words, code=code)
+run_checked = partial(run, code=0)  # a command that has to succeed, or to end with another `code`

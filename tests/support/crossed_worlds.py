@@ -11,6 +11,7 @@ from empathy_judge.calibration.comparison.stop_rule import MARGIN, half_widths, 
 from empathy_judge.calibration.estimate import Floats
 
 LOOKS: Final = 40  # at most, in a world as large as plans are
+GOOD, SEVERITY, DIFFICULTY = 0.55, 0.7, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +27,6 @@ class World:
     prompts: int
     each: int  # prompts that a rater reads, both models' replies to each
     gap: float = 0.0  # of the shares of Good
-    good: float = 0.55
-    severity: float = 0.7
-    difficulty: float = 0.5
     taste: float = 0.3
     fit: float = 0.3
     uneven: bool = False
@@ -49,9 +47,9 @@ def draw(world: World, histories: int, rng: np.random.Generator) -> tuple[Floats
     Prompts are dealt in turns, so raters share them where there are fewer than all could read.
     """
     shape = (histories, world.raters, world.prompts, 2)
-    sds = np.array([world.severity, world.difficulty, world.taste, world.fit])
+    sds = np.array([SEVERITY, DIFFICULTY, world.taste, world.fit])
     total = np.sqrt(1 + (sds**2).sum())
-    level = np.array([ndtri(world.good - world.gap / 2), ndtri(world.good + world.gap / 2)]) * total
+    level = np.array([ndtri(GOOD - world.gap / 2), ndtri(GOOD + world.gap / 2)]) * total
     stands = [(0, 1), (0, 2), (0, 1, 3), (0, 2, 3)]  # which axes an effect has
     latent = level + rng.standard_normal(shape, dtype=np.float32)
     weight = np.ones((histories, 1, world.prompts, 1))

@@ -98,33 +98,29 @@ def make_night(number: int = 0, *, config: str = "c1", models: int = 2, response
     )
 
 
-def write_history(
-    path: Path, *, nights: int = 40, models: tuple[str, ...] = MODELS, responses: int = 12, seed: int = 0
-) -> Path:
-    """Through the real door; judgments of the newest six nights."""
-    chance = Random(seed)
-    levels = {model: 0.45 + 0.1 * at for at, model in enumerate(models)}
+def write_history(path: Path, *, nights: int = 40, responses: int = 12) -> Path:
+    """Add simulated nights; judgments are kept of the newest six."""
+    chance = Random(0)
     with open_history(path) as history:
         for number in range(nights):
-            history.add_night(simulate_night(number, nights, levels, chance, responses), keep_judgments=6)
+            history.add_night(simulate_night(number, nights, chance, responses), keep_judgments=6)
     return path
 
 
-def simulate_night(
-    number: int, nights: int, levels: dict[str, float], chance: Random, responses: int
-) -> NightRecord:
+def simulate_night(number: int, nights: int, chance: Random, responses: int) -> NightRecord:
     from_end = number - nights
     is_new_judge = from_end >= JUDGE_CHANGE
     results, changes, emotions, judgments, gates = [], [], [], [], []
-    for model, level in levels.items():
+    for at, model in enumerate(MODELS):
         is_down = model == REGRESSED[0] and from_end >= REGRESSED[1]
-        good = level + chance.gauss(0, 0.012) - (0.06 if is_down else 0) + (0.02 if is_new_judge else 0)
+        level = 0.45 + 0.1 * at - (0.06 if is_down else 0) + (0.02 if is_new_judge else 0)
+        good = level + chance.gauss(0, 0.012)
         result = _result(model, good, chance, has_cost=from_end < -1 or model != "cyd")
         change = Random(f"{model} {number}").gauss(0, 0.008) - (0.06 if is_down else 0)
         results.append(result)
         changes += [make_change(model, change)] if number else []
         emotions += [_emotion(model, emotion, good, chance) for emotion in EMOTIONS]
-        judgments += [_judged(model, at, good, chance) for at in range(responses)]
+        judgments += [_judged(model, reply, good, chance) for reply in range(responses)]
         gates.append(_gate("max_cost", model, "pass", f"{model}: fine", value=0.01, limit=1))
         if is_down:
             gates.append(_gate("good_share_drop", model, "regression", SAID, value=6.1, limit=3))
@@ -153,11 +149,11 @@ def simulate_night(
     )
 
 
-def make_change(model: str, value: float, half: float = 0.019, **more: Any) -> ChangeResult:
-    """A change since a night, of a judge that did not move."""
-    total = Estimate(value, Interval(value - half, value + half))
-    about = {"nights": (more.pop("night", name_of(0)),), "own": total, "verdict": "neither shown"}
-    return ChangeResult(model=model, against="baseline", prompts=158, total=total, **about | more)
+def make_change(model: str, value: float, **more: Any) -> ChangeResult:
+    """Return a change since the first night, of a judge that did not move."""
+    total = Estimate(value, Interval(value - 0.019, value + 0.019))
+    about = {"nights": (name_of(0),), "own": total, "verdict": "neither shown"}
+    return ChangeResult(model=model, against="baseline", prompts=158, total=total, **about, **more)
 
 
 def _gate(gate: str, model: str, outcome: Any, sentence: str, **more: Any) -> GateResult:

@@ -7,19 +7,19 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from histories import make_night, name_of, start_worker
 from sqlalchemy import create_engine, text
 
 from empathy_judge.calibration.estimate import UNDEFINED
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
 from empathy_judge.nightly.history import KINDS, History, open_history
 from empathy_judge.nightly.schema import AnchorResult, EmotionResult, JudgedResponse, ModelResult
 
 
 def export(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["history", "export", *map(str, arguments)])
+    return run("history", "export", *arguments)
 
 
 def nights_with_judgments(history: History, config: str | None = None) -> list[str]:

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from threading import Event, Thread
 
 import httpx
+from served import LONGEST, running
 
 from empathy_judge.data.records import Exchange, Turn
 from empathy_judge.rating.plan import RatingPlan, draw_plan, write_plan
 from empathy_judge.rating.rating_app import make_rating_app
-from empathy_judge.server.middleware import own_hosts
-from empathy_judge.server.process import make_server, open_socket, url_of
 
 NAMES = ("quorvex-large", "blimtar-7b", "zendolo-mini")
 
@@ -34,28 +33,18 @@ def made_replies(prompts: int = 40, models: tuple[str, ...] = NAMES) -> list[Exc
     ]
 
 
-def make_plan(
-    folder: Path, *, people: int = 3, each: int = 12, prompts: int = 40, models: tuple[str, ...] = NAMES
-) -> RatingPlan:
+def make_plan(folder: Path, *, people: int = 3, each: int = 12, prompts: int = 40) -> RatingPlan:
     """Draw a plan into a folder."""
-    drawn = draw_plan(made_replies(prompts, models), people=people, each=each, seed=1)
+    drawn = draw_plan(made_replies(prompts), people=people, each=each, seed=1)
     write_plan(drawn.plan, drawn.texts, folder)
     return drawn.plan
 
 
 @contextmanager
 def serving_plan(folder: Path) -> Iterator[httpx.Client]:
-    """A client of a server of this plan, which is there as long as the `with` block."""
-    ready = Event()
-    with open_socket("127.0.0.1", 0) as listening:
-        server = make_server(make_rating_app(folder, hosts=own_hosts("127.0.0.1"), on_ready=ready.set))
-        thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        assert ready.wait(120)
-        try:
-            with httpx.Client(base_url=url_of(listening), timeout=120) as client:
-                yield client
-        finally:
-            server.should_exit = True
-            thread.join(120)
-            assert not thread.is_alive()
+    """Yield a client of a server of this plan, which is there as long as the `with` block."""
+    with (
+        running(partial(make_rating_app, folder)) as url,
+        httpx.Client(base_url=url, timeout=LONGEST) as client,
+    ):
+        yield client

@@ -2,8 +2,8 @@
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Lock, Semaphore, Thread
@@ -32,27 +32,26 @@ def find_clients() -> str | None:
     return os.environ.get("CLIENTS_PYTHON") or (str(made) if made.exists() else None)
 
 
-@contextmanager
 def serving(
     judge: Judge,
     *,
-    calibration: str | None = None,
     key: str = "",
     queue: int = MOST_QUEUED,
     conversations: Judge | None = None,
     **process: Any,
-) -> Iterator[str]:
-    """Yield the address of a server that is there as long as the `with` block."""
+) -> AbstractContextManager[str]:
+    """Serve judges as long as the `with` block, which gets the address."""
+    beside = ServedJudge(conversations) if conversations else None
+    app = partial(make_app, ServedJudge(judge), conversations=beside, queue=queue, key=key)
+    return running(app, **process)
+
+
+@contextmanager
+def running(make: Callable[..., Any], **process: Any) -> Iterator[str]:
+    """Run a server with the app that is made, and yield its address."""
     ready = Event()
     with open_socket("127.0.0.1", 0) as listening:
-        app = make_app(
-            ServedJudge(judge, calibration),
-            conversations=ServedJudge(conversations) if conversations else None,
-            queue=queue,
-            hosts=own_hosts("127.0.0.1"),
-            key=key,
-            on_ready=ready.set,
-        )
+        app = make(hosts=own_hosts("127.0.0.1"), on_ready=ready.set)
         server = make_server(app, **process)
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
@@ -94,10 +93,9 @@ class WaitingJudge(Judge):
         for _ in range(count):
             self._allowed.release()
 
-    def wait_asked(self, count: int = 1) -> None:
-        """Return once it was asked for so many more."""
-        for _ in range(count):
-            assert self._asking.acquire(timeout=LONGEST)
+    def wait_asked(self) -> None:
+        """Return once it was asked for one more."""
+        assert self._asking.acquire(timeout=LONGEST)
 
 
 # Served without TLS: to read all certificates for every call would take longer than the call.

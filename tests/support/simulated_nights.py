@@ -70,10 +70,10 @@ def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: f
     return spread * found
 
 
-def first_alarm(nights: list[NightSums], *, start: int = 1, limit: float = 0.0) -> float:
-    """The first night on which a drop beyond the limit is shown; infinite for never."""
+def first_alarm(nights: list[NightSums], *, start: int = 1) -> float:
+    """Return the first night on which a drop is shown; infinite for never."""
     for night in range(start, len(nights) + 1):
         ends = recent_change(nights[:night]).interval
-        if ends is not None and ends.high < -limit:
+        if ends is not None and ends.high < 0:
             return night
     return math.inf

@@ -19,6 +19,7 @@ from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.records import LABELS
 
 RATED_CUTS = np.array([-1.4, -0.3])  # of `draw_models`
+QUALITY, JUDGE_SLOPE = 0.7, 0.6  # within a model; between models the judge follows them at 0.8
 CUTS = np.array([-0.9, 0.0])  # of `two_models`, whose standard deviations are on the same scale:
 PROMPT, REPLY, SEVERITY, TASTE, SLIP, BLUR = 0.4, 0.4, 0.5, 0.25, 0.8, 0.3
 STRAY = 0.04  # of the judge's share of Good, from model to model
@@ -39,13 +40,7 @@ class World:
     models: int = 10
     responses: int = 400
     per_rater: int = 10
-    quality_sd: float = 0.7
     model_sd: float = 0.3
-    severity_sd: float = 0.5
-    judge_slope: float = 0.6  # within a model; between models the judge follows them at 0.8
-    judge_noise: float = 0.4
-    kindness: float = 0.4
-    kindness_sd: float = 0.15  # how much kinder to one model than to another
     level: float = 0.0  # the mean effect of a model
     raters: int | None = None  # of a model; else as many as `per_rater` needs
     is_uneven: bool = False  # one rater gives half of the ratings
@@ -53,7 +48,7 @@ class World:
 
     def shares(self, effects: Floats) -> Floats:
         """Return the true human shares of models with these effects, (models, labels)."""
-        return label_shares(effects, math.sqrt(self.quality_sd**2 + self.severity_sd**2 + 1), RATED_CUTS)
+        return label_shares(effects, math.hypot(QUALITY, SEVERITY, 1), RATED_CUTS)
 
 
 def draw_models(
@@ -61,7 +56,7 @@ def draw_models(
 ) -> tuple[dict[str, RatedModel], Floats]:
     """Return models with that many ratings each, `per_item` people to a response, and their true shares."""
     effects = world.level + world.model_sd * rng.standard_normal(world.models)
-    kindness = world.kindness + world.kindness_sd * rng.standard_normal(world.models)
+    kindness = 0.4 + 0.15 * rng.standard_normal(world.models)
     # Which response and which rater each rating is of and by; raters of several to a response take turns.
     item = np.repeat(np.arange(-(-ratings // per_item)), per_item)
     turn = np.arange(len(item))
@@ -69,12 +64,12 @@ def draw_models(
     rater = turn % raters if per_item > 1 or world.raters else turn * raters // len(item)
     if world.is_uneven:
         rater = np.where(2 * turn < len(item), 0, 1 + turn % (raters - 1))
-    common = world.severity_sd * rng.standard_normal(raters) if world.is_shared else None
+    common = SEVERITY * rng.standard_normal(raters) if world.is_shared else None
     models = {}
     for number, (effect, kind) in enumerate(zip(effects, kindness, strict=True)):
-        quality = world.quality_sd * rng.standard_normal(world.responses)
-        seen = world.judge_slope * quality + world.judge_noise * rng.standard_normal(world.responses)
-        severity = world.severity_sd * rng.standard_normal(raters) if common is None else common
+        quality = QUALITY * rng.standard_normal(world.responses)
+        seen = JUDGE_SLOPE * quality + 0.4 * rng.standard_normal(world.responses)
+        severity = SEVERITY * rng.standard_normal(raters) if common is None else common
         felt = effect + quality[item] - severity[rater] + rng.standard_normal(len(item))
         models[f"model {number}"] = RatedModel(
             judged=label_shares(0.8 * effect + kind + seen, 1.1, RATED_CUTS),

@@ -7,15 +7,13 @@ A block fenced as `console` holds commands after `$` and what they print. The co
 in one folder that looks like a fresh clone after `make demo`; only installing is left out.
 """
 
-import argparse
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from repository import ROOT
@@ -61,12 +59,10 @@ def make_clone(folder: Path) -> None:
     scripts_folder = folder / ".venv" / "bin"
     scripts_folder.mkdir(parents=True)
     python = shlex.quote(sys.executable)
-    scripts = {
-        "python": f'exec {python} "$@"',
-        "empathy-judge": f'exec {python} -c {shlex.quote(INSTALLED)} "$@"',
-        "pip": f'exec {python} {shlex.quote(__file__)} --pip "$@"',
-    }
-    for name, line in scripts.items():
+    for name, line in (
+        ("python", f'exec {python} "$@"'),
+        ("empathy-judge", f'exec {python} -c {shlex.quote(INSTALLED)} "$@"'),
+    ):
         (scripts_folder / name).write_text(f"#!/bin/sh\n{line}\n")
         (scripts_folder / name).chmod(0o755)
     (scripts_folder / "activate").write_text("")
@@ -133,30 +129,12 @@ def check(page: Path, *, is_written: bool = False) -> list[str]:
     return problems
 
 
-def pip(arguments: Sequence[str]) -> None:
-    """Stand in for pip, since tests install nothing: refuse extras that do not exist."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for extras in re.findall(r"\.\[(.*?)\]", " ".join(arguments)):
-        if missing := set(extras.split(",")) - set(project["optional-dependencies"]):
-            raise SystemExit(f"pyproject.toml has no extra {', '.join(sorted(missing))}")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("pages", nargs="*", type=Path, help="all pages with commands, if none is named")
-    parser.add_argument("--write", action="store_true", help="rewrite the pages")
-    options = parser.parse_args()
-    problems = [
-        problem
-        for page in [path.resolve() for path in options.pages] or pages()
-        for problem in check(page, is_written=options.write)
-    ]
+    is_written = "--write" in sys.argv
+    problems = [problem for page in pages() for problem in check(page, is_written=is_written)]
     print("\n".join(problems))
-    sys.exit(1 if problems and not options.write else 0)
+    sys.exit(1 if problems and not is_written else 0)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--pip"]:
-        pip(sys.argv[2:])
-    else:
-        main()
+    main()

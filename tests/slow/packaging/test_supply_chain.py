@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-from locks import read_lock, unhashed
+from locks import read_lock
 from repository import FOLDERS, MODULES, ROOT, TESTS
 
 LOCKS = sorted(
@@ -74,10 +74,6 @@ def test_every_package_of_the_lock_may_be_used_with_ours(lock: str) -> None:
             strange[name] = licences
     assert {name: what for name, what in strange.items() if name not in EXCEPTIONS} == {}
     assert looked_at or lock == "requirements-weights.lock"
-
-
-def test_every_lock_has_a_hash_for_every_package() -> None:
-    assert not {lock for lock in LOCKS if lock != "requirements-clients.lock" and unhashed(lock)}
 
 
 # Code that could run what it loads: calls that ruff finds, and what it does not look for.

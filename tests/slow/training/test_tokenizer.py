@@ -1,25 +1,21 @@
 """Exchanges as token ids: what a network reads of a text, and that scoring reads what training read."""
 
-import json
 import random
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from empathy_judge.data.records import Exchange, Turn
-from empathy_judge.judge.classifier.judge import ClassifierJudge
 from empathy_judge.judge.classifier.preprocessing import (
     CONTEXT_END,
     CONTEXT_START,
     ENCODER_TOKENS,
     RESPONSE_TOKENS,
     ReplyTokenizer,
+    prepare,
     write_context,
 )
-from empathy_judge.training.make import hash_files
 from empathy_judge.training.recipe import Recipe
 
 EXCHANGE = Exchange(
@@ -100,47 +96,20 @@ def test_a_context_is_all_that_came_before_without_what_training_drops() -> None
     assert (has[0] & has[1]).mean() == pytest.approx(0.49, abs=0.04)
 
 
-class Recorder:
-    """Stands where the ONNX session does, and keeps what it is given."""
-
-    def __init__(self, *names: str) -> None:
-        self.names, self.inputs = names, {name: np.empty(0) for name in names}
-
-    def get_inputs(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(name=name) for name in self.names]
-
-    def run(self, _: None, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        self.inputs = inputs
-        return [np.array([[0.2, 0.3, 0.5]])]
-
-
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_training_and_scoring_read_the_same(
-    tmp_path: Path, tiny_base: Path, tiny_decoder: Path, is_decoder: bool
-) -> None:
+def test_training_and_scoring_read_the_same(tiny_base: Path, tiny_decoder: Path, is_decoder: bool) -> None:
     from empathy_judge.training.examples import TrainingExample
     from empathy_judge.training.fine_tune import RatingEffects, make_batches
     from empathy_judge.training.network import load_base
 
     base = tiny_decoder if is_decoder else tiny_base
-    recipe = Recipe(base=str(base), drop_context=0.0)
+    recipe, (_, tokenizer) = Recipe(base=str(base), drop_context=0.0), load_base(str(base))
+    in_scoring = ReplyTokenizer.read(base / "tokenizer.json", is_decoder=is_decoder)
     long = Exchange(id="2", prompt="rain " * 300, response=" ".join(f"hug{n} \ud83d" for n in range(300)))
     for exchange in (EXCHANGE, long):
         examples = [TrainingExample(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
-        _, tokenizer = load_base(str(base))
-        (batch,) = make_batches(
-            examples, tokenizer, recipe, RatingEffects(examples, recipe), random.Random(0), "cpu"
-        )
-
-        shutil.copy(base / "tokenizer.json", tmp_path)
-        names = ["model.onnx", "tokenizer.json", *(["weights-0.bin"] if is_decoder else [])]
-        for name in {*names} - {"tokenizer.json"}:
-            (tmp_path / name).write_bytes(b"")
-        card = {"files": hash_files(tmp_path, names), "caveat": ""}
-        (tmp_path / "card.json").write_text(json.dumps(card))
-        judge = ClassifierJudge(weights=str(tmp_path))
-        session = Recorder("ids", *([] if is_decoder else ["segments"]))
-        judge.session = session
-        judge.judge(exchange)
-        for name in session.names:
-            assert session.inputs[name] == pytest.approx(getattr(batch, name).numpy())
+        effects = RatingEffects(examples, recipe)
+        (batch,) = make_batches(examples, tokenizer, recipe, effects, random.Random(0), "cpu")
+        (prepared,) = prepare([exchange], in_scoring)
+        assert prepared.tokens is not None
+        assert (tuple(batch.ids[0]), tuple(batch.segments[0])) == (prepared.ids, prepared.tokens.segments)

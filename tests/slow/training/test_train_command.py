@@ -60,7 +60,7 @@ def test_a_trial_prints_and_saves_every_figure_and_is_not_run_twice(
         figures = {name: each["per_response"] for name, each in evaluation[protocol]["evaluations"].items()}
         assert figures["judge"]["auc_good"]["value"] > max(0.85, figures["majority"]["auc_good"]["value"])
     models = evaluation["model-apart"]["evaluations"]["judge"]["models"]
-    assert [model["model"] for model in models] == ["ada", "bea/2", "cyd"]
+    assert {model["model"] for model in models} == {"ada", "bea/2", "cyd"}
     assert 0 <= evaluation["relevance"]["own_higher"]["value"] <= 1
     again = train("--cross-validate", "--out", folder)
     assert (again.exit_code, again.stdout, notes(again)) == (0, done.stdout, [last])
@@ -75,7 +75,7 @@ def test_with_sets_apart_each_set_is_predicted_without_it_and_the_card_starts_wi
     options = ["--recipe", recipe, "--sets", sets_folder]
     done = train(*options, "--cross-validate", "--out", folder)
     assert done.exit_code == 0, done.output
-    assert f" {' '.join(map(str, options))} --cv-results {folder} --out " in notes(done)[-1]
+    assert {*map(str, options), "--cv-results", str(folder), "--out"} <= {*notes(done)[-1].split()}
     rows = read(folder / "evaluation.json")["sets-apart"]["sets"]
     assert [(row["set"], row["items"]) for row in rows] == [("epitome", 60), ("ieval", 48)]
     for row in rows:  # the planted word is the same in all of them
@@ -193,7 +193,6 @@ def test_a_rebuild_refuses_other_data_other_files_and_cards_that_record_too_litt
     bases = dict.fromkeys(recorded["bases"], "0" * 64)
     refused(rebuild(original | {"provenance": recorded | {"bases": bases}}), "base ")
     refused(rebuild(original | {"recipe": recipe | {"style": True}}), "card.json: recipe: ")
-    refused(rebuild(original | {"recipe": recipe | {"ours": 1.0}}), "synthetic")
     refused(rebuild({key: value for key, value in original.items() if key != "provenance"}), "digests")
     # Another seed stands for another machine.
     packages = recorded["packages"] | {"torch": "1.0"}
@@ -222,7 +221,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
         (run("train", *out, "--recipe", tiny_toml), "EXCHANGES and RATINGS"),
         (run("train", exchanges, *out, "--recipe", tiny_toml), "RATINGS"),
         (run("train", exchanges, "none.jsonl", *out, "--recipe", tiny_toml), "none.jsonl: "),
-        (run("train", "e.jsonl", "high.jsonl", "--recipe", tiny_toml, *out), "1 to 3"),
+        (run("train", "e.jsonl", "high.jsonl", "--recipe", tiny_toml, *out), "1, 2 and 3"),
         (train(*out, "--cv-results", tmp_path), "train --cross-validate"),
         (train(*out, "--base", "none"), "minilm, smollm2"),
         (train(*out, "--device", "abacus"), "--device: "),
