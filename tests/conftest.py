@@ -13,12 +13,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from made_sets import COLD, WARM, speak, write_sets
 from repository import SAMPLES
 from topics import on_topic
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
 from empathy_judge.data.records import Exchange, Rating
 from empathy_judge.data.tables import read_exchanges, write_rows
@@ -239,8 +239,7 @@ def train(rated_files: tuple[Path, Path], tiny_toml: Path) -> Train:
     """The command `train` on the rated exchanges with the tiny recipe."""
 
     def train(*options: object) -> Result:
-        arguments = ["train", *rated_files, "--recipe", tiny_toml, *options]
-        return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
+        return run("train", *rated_files, "--recipe", tiny_toml, *options)
 
     return train
 

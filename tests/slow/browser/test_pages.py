@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from calibrated import calibrate_world, make_world, single_rating
-from click.testing import CliRunner
+from command_line import run_checked
 from repository import SAMPLES
 from talks import messages
 
-from empathy_judge.commands import main as cli
 from empathy_judge.reports.calibration.calibration_page import write_report
 
 PHONE, SMALL, DESK = 390, 320, 1180
@@ -45,8 +44,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for words in (compare, score):
-            result = CliRunner().invoke(cli.main, [*words, "--html", f"{words[0]}.html"])
-            assert result.exit_code == 0, result.output
+            run_checked(*words, "--html", f"{words[0]}.html")
     paths = (
         write_report(hostile, folder / "calibrate")[0],
         write_report(single_rating(), folder / "few")[0],

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from command_line import run_checked
 from rating_plans import NAMES, made_replies, make_plan, serving_plan
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import LABELS
 from empathy_judge.rating.plan import RatingPlan, draw_plan, write_plan
 
@@ -171,8 +170,7 @@ def test_eight_people_rate_while_tabs_die_and_the_server_is_killed(
     seen = "".join(line for person in people.values() for line in person.seen)
     assert not any(name in seen for name in NAMES)
     assert not any(item.id in seen for item in plan.items.values())
-    done = CliRunner().invoke(cli.main, ["rate", "collect", str(folder)])
-    assert done.exit_code == 0, done.output
+    done = run_checked("rate", "collect", folder)
     assert f"{PEOPLE * (EACH - 3)} ratings by 8 raters; finished: 8" in done.stdout
 
 
@@ -191,15 +189,10 @@ def check_journal(folder: Path, plan: RatingPlan, people: dict[str, Person]) -> 
         assert rows[-1]["key"] == plan.raters[token].order[place]
 
 
-def export(folder: Path, out: Path) -> None:
-    done = CliRunner().invoke(cli.main, ["rate", "export", str(folder), "--html", str(out)])
-    assert done.exit_code == 0, done.output
-
-
 def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: Any, tmp_path: Path) -> None:
     folder = tmp_path / "plan"
     plan = make_plan(folder, people=2, each=10)
-    export(folder, tmp_path)
+    run_checked("rate", "export", folder, "--html", tmp_path)
     context = browser.new_context(accept_downloads=True)
     asked: list[str] = []
     context.on("request", lambda request: asked.append(request.url))
@@ -224,9 +217,8 @@ def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: 
         page.close()
     context.close()
     assert all(url.startswith(("file://", "blob:")) for url in asked)
-    files = [str(tmp_path / name) for name in ("rater-1-10.json", "rater-2-6.json", "rater-1-4.json")]
-    done = CliRunner().invoke(cli.main, ["rate", "collect", str(folder), *files])
-    assert done.exit_code == 0, done.output
+    files = [tmp_path / f"rater-{name}.json" for name in ("1-10", "2-6", "1-4")]
+    run_checked("rate", "collect", folder, *files)
     told = json.loads((folder / "consistency.json").read_text())["raters"]
     assert [len(told[name]["indexes"]) for name in ("rater-1", "rater-2")] == [10, 6]
     rows = [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()]
@@ -237,7 +229,7 @@ def test_a_conversation_is_shown_as_turns_with_the_time_that_is_left(browser: An
     replies = [item for item in made_replies(30) if item.dialogue]
     drawn = draw_plan(replies, people=1, each=10, seed=0, unit="conversation")
     write_plan(drawn.plan, drawn.texts, tmp_path)
-    export(tmp_path, tmp_path)
+    run_checked("rate", "export", tmp_path, "--html", tmp_path)
     page = browser.new_page()
     page.goto((tmp_path / "rater-1.html").as_uri())
     page.click("#start")

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from faults import seeds
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.classifier.judge import ClassifierJudge
@@ -26,8 +26,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_responses: Calla
     write_responses(12).rename("replies.jsonl")
 
 
-def run(words: str, out: str = "out") -> Result:
-    return CliRunner().invoke(cli.main, words.replace("OUT", out).split(), terminal_width=100)
+def run_line(words: str, out: str = "out") -> Result:
+    return run(*words.replace("OUT", out).split())
 
 
 def damage(whole: bytes, seed: int) -> bytes:
@@ -49,7 +49,7 @@ def write_calibration() -> None:
     ratings = [{"id": row["id"], "rater": f"p{n}", "rating": 1 + n} for row in rows for n in range(3)]
     write_rows(Path("ratings.jsonl"), ratings)
     write_run()
-    done = run("calibrate run ratings.jsonl --out fit")
+    done = run_line("calibrate run ratings.jsonl --out fit")
     assert done.exit_code in (0, 3), done.output
 
 
@@ -63,7 +63,7 @@ def write_tuned() -> None:
 
 
 def write_run() -> None:
-    assert run(AGAIN).exit_code == 0
+    assert run_line(AGAIN).exit_code == 0
 
 
 def write_tables() -> None:
@@ -95,14 +95,14 @@ def test_a_damaged_file_is_refused_by_name_or_changes_nothing(name: str) -> None
     write, command, same, tries, named = CASES[name]
     write()
     words = command.replace("FILE", name)
-    assert run(words, "whole").exit_code in (0, 3, 5)
+    assert run_line(words, "whole").exit_code in (0, 3, 5)
     path = Path(name)
     folder = path.parent if path.parts[0] == "run" else Path("whole")
     expected = (folder / same).read_bytes() if same else b""
     whole = path.read_bytes()
     for seed in seeds(tries):
         path.write_bytes(damage(whole, seed))
-        result = run(words, f"run-{seed}")
+        result = run_line(words, f"run-{seed}")
         assert isinstance(result.exception, SystemExit | None), (seed, result.exception)
         if result.exit_code in (2, 4, 5):
             place = str(path.parent) if named else path.name
@@ -111,4 +111,4 @@ def test_a_damaged_file_is_refused_by_name_or_changes_nothing(name: str) -> None
             out = folder if path.parts[0] == "run" else Path(f"run-{seed}")
             assert (out / same).read_bytes() == expected, seed
         path.write_bytes(whole)
-    assert run(words, "whole").exit_code in (0, 3, 5), "the whole file is taken"
+    assert run_line(words, "whole").exit_code in (0, 3, 5), "the whole file is taken"

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from batch_servers import BatchServer
-from click.testing import CliRunner
+from command_line import run_checked
 from faults import SEEDS, Campaign, Case, Nursery, seeds
 from histories import write_history
 from nightly_world import World
@@ -27,7 +27,6 @@ from repository import TESTS
 from rows import make_rows
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-from empathy_judge.commands.main import main
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import write_rows
 from empathy_judge.rating.journal import JOURNAL_FILE, Entry, Journal
@@ -157,8 +156,7 @@ def write_nights(folder: Path) -> None:
 
 def score_length(folder: Path) -> None:
     write_responses(folder)
-    words = ["score", str(folder / "responses.jsonl"), "--judge", "length", "--out", str(folder / "run")]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    run_checked("score", folder / "responses.jsonl", "--judge", "length", "--out", folder / "run")
 
 
 SCORE = "score responses.jsonl --out run --judge"

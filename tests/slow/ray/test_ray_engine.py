@@ -10,10 +10,9 @@ from time import monotonic
 
 import psutil
 import pytest
-from click.testing import CliRunner
+from command_line import run, run_checked
 from rows import make_rows, write_many, write_shards
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError
 from empathy_judge.data.runs import OnProgress
 from empathy_judge.judge.base import load_judge
@@ -61,11 +60,9 @@ def test_shards_of_every_kind_with_rows_that_cannot_be_read(tmp_path: Path) -> N
         out.write('{"prompt": "alone"}\nno row\n')
         for row in make_rows(2, start=900):
             out.write(json.dumps({**row, "id": "b.csv:5"}) + "\n")  # twice, and once more in the next shard
-    words = ["score", str(folder), "--judge", "length", "--skip-invalid", "--limit", "290", "-v", "--out"]
+    words = ["score", folder, "--judge", "length", "--skip-invalid", "--limit", "290", "-v", "--out"]
     for out, by in (("one", []), ("many", ["--engine", "ray", "--workers", "2"])):
-        result = CliRunner().invoke(cli.main, [*words, str(tmp_path / out), *by])
-        assert result.exit_code == 0, result.output
-        assert "290 judged in" in result.stdout
+        assert "290 judged in" in run_checked(*words, tmp_path / out, *by).stdout
     assert_same(tmp_path / "one", tmp_path / "many", "set_aside.jsonl")
     # The id of two models stays with the first, and the second's name makes it another one.
     assert (tmp_path / "one/set_aside.jsonl").read_text().count("\n") == 3
@@ -128,8 +125,8 @@ def test_ray_listens_on_the_loopback_alone() -> None:
 @pytest.mark.parametrize("options", ["--batch", "--max-cost 1"])
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path, options: str) -> None:
     (tmp_path / "judge.toml").write_text('kind = "decision"\nmodel = "m"\n')
-    words = ["score", str(write_many(tmp_path / "rows.jsonl", 2)), "--judge", str(tmp_path / "judge.toml")]
-    assert CliRunner().invoke(cli.main, [*words, "--engine", "ray", *options.split()]).exit_code == 2
+    words = ("score", write_many(tmp_path / "rows.jsonl", 2), "--judge", tmp_path / "judge.toml")
+    run(*words, "--engine", "ray", *options.split(), code=2)
 
 
 @pytest.mark.campaign

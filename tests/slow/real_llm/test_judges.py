@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from command_line import run_checked
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
 from empathy_judge.judge.llm.prompted import PromptedJudge
@@ -73,9 +72,7 @@ def test_a_model_by_its_url_scores_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_rows(Path("replies.jsonl"), [{"prompt": EXCHANGE.prompt, "response": EXCHANGE.response}])
-    words = ["score", "replies.jsonl", "--judge", f"{llama}#org/smollm2", "--json"]
-    done = CliRunner().invoke(cli.main, words)
-    assert done.exit_code == 0, done.output
+    done = run_checked("score", "replies.jsonl", "--judge", f"{llama}#org/smollm2", "--json")
     found = json.loads(done.stdout)
     assert (found["judge"], found["cost"], found["report"]) == ("smollm2", 0, []), "with logprobs"
     (judgment,) = read_judgments(Path(found["run"], "judgments.jsonl"))

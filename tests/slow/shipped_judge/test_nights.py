@@ -5,19 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from command_line import run_checked
 from repository import ROOT, SAMPLES
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import LABELS
 
 NIGHTS = {"2026-12-01": "demo-warm", "2026-12-02": "demo-warm", "2026-12-03": "demo-curt"}
 
 
 def run(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    result = CliRunner().invoke(cli.main, [*map(str, arguments), "--json"])
-    assert result.exit_code == exit_code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
+    found: dict[str, Any] = json.loads(run_checked(*arguments, "--json", code=exit_code).stdout)
     return found
 
 

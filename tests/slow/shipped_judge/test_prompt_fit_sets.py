@@ -37,11 +37,12 @@ SOURCES = {
         name: (name, name)
         for name in ("empathetic-exchanges", "epitome", "esconv", "ieval", "judging-empathy")
     },
+    "resort": ("resort", "external-test"),
 }
 # Sets above the target of 1%: the chatbot that people rate lowest of iEval's four has a fit of 0.64; one part
 # of judging-empathy, 50 conversations with only three openings, has 0.72.
 AT_MOST = {"ieval": 15, "judging-empathy": 3}  # %; of the latter 1.7 or 2.3, by how a processor rounds
-EXTERNAL = ("empo", "resort")
+SETS = (*SOURCES, "empo")
 Row = dict[str, object]
 
 
@@ -56,7 +57,7 @@ def read_set(name: str) -> dict[str, list[Exchange]]:
             for reply in split_conversation(exchange)
         )
     else:
-        rows = read_empo() if name == "empo" else read_resort()
+        rows = read_empo()
     for row in rows:
         system = f"{row.extra.get('dataset', '')} {row.model}"
         systems[system].append(row)
@@ -70,13 +71,6 @@ def read_empo() -> Iterator[Exchange]:
             turns = tuple(Turn(speaker="user", text=text) for text in before)
             if row["gens"].strip():
                 yield Exchange(id="", model=row["model"], prompt=prompt, dialogue=turns, response=row["gens"])
-
-
-def read_resort() -> Iterator[Exchange]:
-    for row in json.loads((SHARED / "external-test" / "resort.json").read_text(encoding="utf-8")):
-        yield Exchange(
-            id="", model=row["model"], prompt=row["Reddit Post"], response=row["reappraisal_response"]
-        )
 
 
 class EmbeddedReplies:
@@ -148,10 +142,9 @@ def measure_set(name: str) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("name", [*SOURCES, *EXTERNAL])
+@pytest.mark.parametrize("name", SETS)
 def test_genuine_replies_are_rarely_flagged_and_shuffled_ones_caught(name: str) -> None:
-    folder = SOURCES[name][1] if name in SOURCES else "external-test"
-    dataset(folder)
+    dataset(SOURCES.get(name, ("", "external-test"))[1])
     for row in measure_set(name):
         print(row)
         if row["replies"] == "all":
@@ -161,7 +154,7 @@ def test_genuine_replies_are_rarely_flagged_and_shuffled_ones_caught(name: str) 
 
 if __name__ == "__main__":
     table = []
-    for each in (*SOURCES, *EXTERNAL):
+    for each in SETS:
         for found in measure_set(each):
             print(found, flush=True)
             table.append(found)

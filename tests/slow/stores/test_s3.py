@@ -9,10 +9,10 @@ from threading import Thread
 
 import fsspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from rows import make_rows, write_shards
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.storage import Remote
 
 NAMES = {"a.jsonl": 40, "b.csv": 30, "c.parquet": 50}
@@ -54,8 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, bucket: str) -> Path:
 
 
 def score(place: object, out: Path, *options: str) -> Result:
-    words = ["score", str(place), "--judge", "length", "--out", str(out), *options]
-    return CliRunner().invoke(cli.main, words)
+    return run("score", place, "--judge", "length", "--out", out, *options)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run, run_checked
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import SAMPLE_PROMPTS, read_prompts
 
@@ -16,10 +15,6 @@ REPLIES = {
     "Okay": "I see. What did you do about {} then?",
     "Bad": "I am so sorry to hear that; {} must be very hard, and I am here for you.",
 }
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -50,13 +45,11 @@ def rated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Exchang
 
 
 def test_a_judge_follows_the_raters_it_was_fitted_to(rated: list[tuple[Exchange, str]]) -> None:
-    done = run("train", "replies.jsonl", "ratings.jsonl", "--out", "mine", "--json")
-    assert done.exit_code == 0, done.output
+    done = run_checked("train", "replies.jsonl", "ratings.jsonl", "--out", "mine", "--json")
     report = json.loads(done.stdout)
     fitted, default = (row["metrics"]["spearman"]["value"] for row in report["runs"][:2])
     assert fitted > 0.8 and default < 0, "under prompts that were left out of the fit"
-    scored = run("score", "replies.jsonl", "--judge", "mine.toml", "--calibration", "none", "--out", "run")
-    assert scored.exit_code == 0, scored.output
+    run_checked("score", "replies.jsonl", "--judge", "mine.toml", "--calibration", "none", "--out", "run")
     lines = Path("run/judgments.jsonl").read_text(encoding="utf-8").splitlines()
     labels = [json.loads(line)["label"] for line in lines]
     assert sum(label == wanted for label, (_, wanted) in zip(labels, rated, strict=True)) > 50

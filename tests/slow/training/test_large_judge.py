@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from repository import SAMPLES
 from transformers import Qwen2Config, Qwen2Model
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.storage import digest_file
@@ -31,7 +31,7 @@ RESPONSES = SAMPLES / "responses.jsonl"
 
 
 def score(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["score", str(RESPONSES), *map(str, arguments)])
+    return run("score", RESPONSES, *arguments)
 
 
 def make_random(recipe: Recipe, std: float) -> TrainedNetworks:

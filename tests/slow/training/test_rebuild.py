@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from repository import ROOT, dataset
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.storage import digest_file
 from empathy_judge.judge.base import WEIGHTS, load_judge
@@ -68,7 +67,7 @@ def test_train_accepts_a_shipped_card_with_the_published_data(
         ["import", "empathy-study", *study, "--out", "study"],
         [*training, "--sets", study[0].parent, "--from-card", WEIGHTS / name, "--device", "cpu"],
     ):
-        done = CliRunner().invoke(cli.main, [str(word) for word in words])
+        done = run(*words)
     assert len(begun) == 1, done.output
     assert begun[0]["is_averaged"] == (name == "classifier-large") and len(begun[0]["rows"]) > 30_000
 
@@ -105,6 +104,6 @@ def test_the_script_makes_all_weights_on_a_toy_base(
     assert files == read_card(WEIGHTS / "minilm")["files"]
     # The large judge is built again by the same command as the others.
     again = ["train", *rated_files, "--sets", sets_folder, "--from-card", tmp_path / "classifier-large"]
-    rebuilt = CliRunner().invoke(cli.main, [str(word) for word in [*again, "--out", tmp_path / "again"]])
+    rebuilt = run(*again, "--out", tmp_path / "again")
     assert "identical" in rebuilt.stdout, rebuilt.output
     assert read_card(tmp_path / "again") == read_card(tmp_path / "classifier-large")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run, run_checked
 from repository import SAMPLES
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange, Rating
 from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.base import load_judge
@@ -27,10 +27,6 @@ Write = Callable[[Recipe], Path]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
 
 
 def notes(done: Result) -> list[str]:
@@ -111,7 +107,7 @@ def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
     assert "| epitome | 60 | " in (tmp_path / "judge" / "README.md").read_text()
     assert [row["set"] for row in read_rows(tmp_path / "judge")] == ["epitome"] * 60
     (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{tmp_path / 'judge'}'\n")
-    assert run("score", SAMPLES / "responses.jsonl", "--judge", "mine.toml", "--limit", "4").exit_code == 0
+    run_checked("score", SAMPLES / "responses.jsonl", "--judge", "mine.toml", "--limit", 4)
 
 
 def test_a_judge_is_made_with_its_card_and_scores(
@@ -158,8 +154,7 @@ def test_a_judge_is_rebuilt_from_its_card_bit_by_bit(
     }[kind]
     sets = ("--sets", sets_folder) if kind == "distilled" else ()
     path = write_recipe(replace(recipe, epochs=1))
-    made = run("train", *rated_files, "--recipe", path, "--device", "cpu", *sets, "--out", "made")
-    assert made.exit_code == 0, made.output
+    run_checked("train", *rated_files, "--recipe", path, "--device", "cpu", *sets, "--out", "made")
     card_path = "made/card.json" if kind == "encoder" else "made"
     again = run("train", *rated_files, *sets, "--from-card", card_path, "--out", "again")
     assert again.exit_code == 0 and "identical" in again.stdout, again.output
