@@ -115,33 +115,30 @@ def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def tiny_base(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
-    """The folder of an untrained encoder with two layers."""
+def save_tiny(kind: str, layers: int, folder: Path, tokenizer: Path) -> Path:
+    """Save an untrained network of transformers."""
     import torch
-    from transformers import BertConfig, BertModel
+    import transformers
 
     torch.set_num_threads(1)  # for so little to reckon, a second thread is only in the way
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    folder = tmp_path_factory.mktemp("encoder")
-    BertModel(BertConfig(vocab_size=len(WORDS), **sizes)).save_pretrained(folder)
-    (folder / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
+    sizes = {"hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 2}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=len(WORDS), intermediate_size=64, **sizes)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(tokenizer.read_bytes())
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
+    """The folder of an encoder with two layers."""
+    return save_tiny("Bert", 2, tmp_path_factory.mktemp("encoder"), tiny_tokenizer)
 
 
 @pytest.fixture(scope="session")
 def tiny_decoder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
-    """The folder of an untrained decoder with one layer."""
-    import torch
-    from transformers import LlamaConfig, LlamaModel
-
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    folder = tmp_path_factory.mktemp("decoder")
-    LlamaModel(LlamaConfig(vocab_size=len(WORDS), **sizes)).save_pretrained(folder)
-    (folder / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
-    return folder
+    """The folder of a decoder with one layer."""
+    return save_tiny("Llama", 1, tmp_path_factory.mktemp("decoder"), tiny_tokenizer)
 
 
 @pytest.fixture(scope="session")

@@ -23,11 +23,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 EVERY: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "")
 # Each shows by its exit code whether it found harm.
 PARTS: Final = {
-    "faults": (
-        *EVERY,
-        "tests/slow/faults",
-        "tests/slow/processes",
-    ),
+    "faults": (*EVERY, "tests/slow/faults", "tests/slow/processes"),
     "inputs": (*EVERY, "tests/slow/fuzz"),
     "year": ("tests/trust/trust.py", "--year", "365"),
     "campaigns": ("-m", "pytest", "-q", "-m", "campaign", "tests/slow"),

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 from shutil import copy, copytree
 from tempfile import TemporaryDirectory
-from time import monotonic
 from typing import Any
 
 import httpx
@@ -218,10 +217,10 @@ def test_every_acknowledged_rating_is_in_the_journal_once_though_the_page_is_kil
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     parts = [acts[len(acts) * n // kills : len(acts) * (n + 1) // kills] for n in range(kills)]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+    patient = httpx.HTTPTransport(retries=9)  # until the server listens
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, transport=patient) as client:
         for part, after in zip_longest(parts, parts[1:], fillvalue=[]):
             with nurseries[0].started(tmp_path, "rate", "open", "plan", "--port", port):
-                wait_until_up(client)
                 for token, act in part:
                     client.post(f"/r/{token}/ratings", json=act).raise_for_status()
                 for token, act in after[:1]:  # killed while it works on a rating that nobody waits for
@@ -230,12 +229,3 @@ def test_every_acknowledged_rating_is_in_the_journal_once_though_the_page_is_kil
     lines = (tmp_path / "plan" / JOURNAL_FILE).read_text(encoding="utf-8").splitlines()
     found = Counter((each["token"], each["key"], each["label"]) for each in map(json.loads, lines))
     assert found == Counter((token, act["key"], act["label"]) for token, act in acts)
-
-
-def wait_until_up(client: httpx.Client) -> None:
-    deadline = monotonic() + 60  # against hanging only
-    while monotonic() < deadline:
-        with suppress(httpx.TransportError):
-            client.get("/")
-            return
-    raise AssertionError("rate open does not start")

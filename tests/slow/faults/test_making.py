@@ -12,19 +12,15 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 from empathy_judge.training.recipe import Recipe
 
 LOADED = (
-    *(
-        "empathy_judge.judge.llm.optimize_prompt",
-        "empathy_judge.training.make",
-        "empathy_judge.training.export",
-    ),
-    *("empathy_judge.training.fine_tune", "dspy", "transformers.models.llama.modeling_llama", "onnxscript"),
-    *("onnxruntime", "sklearn.linear_model", "pandas"),
+    "empathy_judge.judge.llm.optimize_prompt empathy_judge.training.make empathy_judge.training.export "
+    "empathy_judge.training.fine_tune dspy transformers.models.llama.modeling_llama onnxscript onnxruntime "
+    "sklearn.linear_model pandas"
 )
 
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    with Nursery(*LOADED) as running:
+    with Nursery(*LOADED.split()) as running:
         yield running
 
 

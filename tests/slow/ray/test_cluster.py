@@ -22,7 +22,9 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head and two more nodes, each a raylet with one core, as three machines would be."""
-    for name, value in {**QUIET, **own_token(), "PYTHONPATH": str(ROOT)}.items():
+    # Ray reads the last one when it is imported, for all tests of this process: listen on the loopback alone.
+    local = {"PYTHONPATH": str(ROOT), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    for name, value in {**QUIET, **own_token(), **local}.items():
         monkeypatch.setenv(name, value)
     import ray
     from ray.cluster_utils import Cluster

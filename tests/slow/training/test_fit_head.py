@@ -7,7 +7,7 @@ import pytest
 from command_line import run, run_checked
 
 from empathy_judge.data.records import Exchange
-from empathy_judge.data.tables import SAMPLE_PROMPTS, read_prompts
+from empathy_judge.data.tables import SAMPLE_PROMPTS, read_prompts, write_rows
 
 # These raters dislike comfort and like curt replies; the default judge does not.
 REPLIES = {
@@ -21,26 +21,23 @@ REPLIES = {
 def rated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Exchange, str]]:
     monkeypatch.chdir(tmp_path)
     rows = [
-        (
-            Exchange(id=f"p{number}", prompt=asked.prompt, response=text.format(asked.prompt.split()[-1])),
-            label,
-        )
-        for number, asked in enumerate(list(read_prompts(SAMPLE_PROMPTS))[:60])
-        for label, text in [list(REPLIES.items())[number % 3]]
+        (Exchange(id=f"p{number}", prompt=prompt, response=REPLIES[label].format(prompt.split()[-1])), label)
+        for number, prompt in enumerate(asked.prompt for asked in list(read_prompts(SAMPLE_PROMPTS))[:60])
+        for label in [list(REPLIES)[number % 3]]
     ]
     # The files do not share ids: ratings are joined by content, as `rate collect` writes it.
-    lines = [{"prompt": item.prompt, "response": item.response, "model": "m"} for item, _ in rows]
-    ratings = [
+    exchanges = ({"prompt": item.prompt, "response": item.response, "model": "m"} for item, _ in rows)
+    write_rows(Path("replies.jsonl"), exchanges)
+    ratings = (
         {
-            "id": f"x{item.id}",
+            "id": f"x{at}",
             "content_digest": item.content_digest,
-            "rater": f"r{number % 5}",
+            "rater": f"r{at % 5}",
             "rating": label,
         }
-        for number, (item, label) in enumerate(rows)
-    ]
-    for name, table in (("replies.jsonl", lines), ("ratings.jsonl", ratings)):
-        Path(name).write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+        for at, (item, label) in enumerate(rows)
+    )
+    write_rows(Path("ratings.jsonl"), ratings)
     return rows
 
 

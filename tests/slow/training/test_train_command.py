@@ -99,8 +99,7 @@ def test_a_finished_judge_is_evaluated_on_sets_with_the_weight_0(
     recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
     refused(run("train", *options, "--cross-validate", "--out", tmp_path / "trial"), "is left")
-    made = run("train", *options, "--out", tmp_path / "judge")
-    assert made.exit_code == 0, made.output
+    run_checked("train", *options, "--out", tmp_path / "judge")
     (row,) = read(tmp_path / "judge" / "card.json")["evidence"]["sets-apart"]["sets"]
     assert (row["set"], row["items"]) == ("epitome", 60)
     assert row["parties"]["judge"]["spearman"]["value"] > 0.4, "the planted word is the same in both"
@@ -123,8 +122,7 @@ def test_a_judge_is_made_with_its_card_and_scores(
     assert str(folder / "calibration.json") in done.stdout
     assert [line.split(",")[0] for line in notes(done)] == ["Next"], "no noise from other packages"
     Path("my.toml").write_text(f'kind = "classifier"\nweights = "{folder}"\n')
-    scored = run("score", rated_files[0], "--judge", "my.toml", "--json", "--out", "run")
-    assert scored.exit_code == 0, scored.output
+    scored = run_checked("score", rated_files[0], "--judge", "my.toml", "--json", "--out", "run")
     summary = json.loads(scored.stdout)
     assert card["caveat"] in summary["caveats"]
     assert summary["counts"] == {"judged": 120, "unscored": 0, "set_aside": 0}
@@ -156,8 +154,8 @@ def test_a_judge_is_rebuilt_from_its_card_bit_by_bit(
     path = write_recipe(replace(recipe, epochs=1))
     run_checked("train", *rated_files, "--recipe", path, "--device", "cpu", *sets, "--out", "made")
     card_path = "made/card.json" if kind == "encoder" else "made"
-    again = run("train", *rated_files, *sets, "--from-card", card_path, "--out", "again")
-    assert again.exit_code == 0 and "identical" in again.stdout, again.output
+    again = run_checked("train", *rated_files, *sets, "--from-card", card_path, "--out", "again")
+    assert "identical" in again.stdout
     card = read(tmp_path / "made" / "card.json")
     assert read(tmp_path / "again" / "card.json") == card
     for name in card["files"]:
