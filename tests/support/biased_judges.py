@@ -18,7 +18,6 @@ def draw(
     length: float = 0.0,
     author: float = 0.0,
     valence: float = 0.0,
-    emotions: tuple[str, ...] = ("joyful", "sad"),
 ) -> tuple[Paired, Facts]:
     """Raters of ten responses of one model each, some more severe than others, and a judge with biases."""
     count = 10 * raters
@@ -26,7 +25,7 @@ def draw(
     model = np.array(["human", "ada", "bea"])[rater % 3]
     felt = 2.3 + 0.35 * rng.standard_normal(raters)[rater] + 0.6 * rng.standard_normal(count)
     words = rng.integers(8, 64, size=count)
-    emotion = rng.choice(emotions, size=count)
+    emotion = rng.choice(["joyful", "sad"], size=count)
     score = 2.0 + 0.1 * rng.uniform(-1, 1, size=count) + author * (model == "human")
     score += length * (np.log2(words) - 4.5) + valence * np.isin(emotion, list(POSITIVE_EMOTIONS))
     ids = np.array([f"r{number}" for number in range(count)])

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
-)
+OFF = ("gpu", "background-networking", "component-update", "sync")
+OPTIONS = ["--no-sandbox", "--no-first-run", *(f"--disable-{part}" for part in OFF)]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +18,7 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("chromium is not installed (Debian: chromium)")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=list(OPTIONS))
+        browser = driver.chromium.launch(executable_path=chromium, args=OPTIONS)
         yield browser
         browser.close()
 

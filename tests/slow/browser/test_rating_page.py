@@ -22,28 +22,6 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @dataclass
-class Served:
-    """The server of a plan as a process on one port, killed without a warning and started again."""
-
-    start: Start
-    folder: Path
-    port: int
-    process: "subprocess.Popen[str] | None" = None
-    kills: int = 0
-
-    def up(self) -> None:
-        self.process = self.start("rate", "open", self.folder, "--port", self.port)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().startswith("rater-1"), "it prints its links once it listens"
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(60)
-        self.process, self.kills = None, self.kills + 1
-
-
-@dataclass
 class Person:
     """A scripted rater: what they will say is known beforehand, and what the page took is kept here."""
 
@@ -130,13 +108,19 @@ def test_eight_people_rate_while_tabs_die_and_the_server_is_killed(
     folder = tmp_path / "plan"
     plan = make_plan(folder, people=PEOPLE, each=EACH, prompts=80)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        served = Served(start, folder, listening.getsockname()[1])
-    served.up()
-    rng = random.Random(20)
+        port = listening.getsockname()[1]
+
+    def serve() -> "subprocess.Popen[str]":
+        process = start("rate", "open", folder, "--port", port)
+        assert process.stdout and process.stdout.readline().startswith("rater-1"), "it listens"
+        return process
+
+    process: subprocess.Popen[str] | None = serve()
+    rng, kills = random.Random(20), 0
     people = {
         token: Person(
             browser=browser,
-            url=f"http://127.0.0.1:{served.port}/r/{token}",
+            url=f"http://127.0.0.1:{port}/r/{token}",
             labels=[rng.choice(LABELS) for _ in range(EACH)],
             rng=random.Random(number),
         )
@@ -145,27 +129,27 @@ def test_eight_people_rate_while_tabs_die_and_the_server_is_killed(
     away = 0  # steps until the server is started again
     while any(len(person.taken) < EACH for person in people.values()):
         person = rng.choice([person for person in people.values() if len(person.taken) < EACH])
-        if served.process is None:
+        if process is None:
             away -= 1
-            if away <= 0:
-                served.up()
+            process = None if away > 0 else serve()
         elif rng.random() < 0.02:
-            served.kill()
-            away = rng.randint(3, 25)
+            process.kill()
+            process.wait(60)
+            process, kills, away = None, kills + 1, rng.randint(3, 25)
         if person.page is None and not person.visit():
             continue
         person.step()
         if rng.random() < 0.08:
             person.die()
-    if served.process is None:
-        served.up()
+    if process is None:
+        serve()
     for person in people.values():
         if person.page is None:
             assert person.visit()
         assert person.place() == EACH
         person.page.wait_for_selector("body[data-unsaved='0']")
         person.context.close()
-    assert served.kills >= 3 and sum(person.deaths for person in people.values()) >= 20
+    assert kills >= 3 and sum(person.deaths for person in people.values()) >= 20
     check_journal(folder, plan, people)
     seen = "".join(line for person in people.values() for line in person.seen)
     assert not any(name in seen for name in NAMES)

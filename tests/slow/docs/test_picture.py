@@ -13,10 +13,7 @@ NUMBER = re.compile(r"\d+\.\d+")
 def test_the_picture_and_the_table_are_the_demos() -> None:
     code = "import sys; sys.path.insert(0, 'docs'); import fill; print('\\f' + fill.draw_demo(), end='')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    drawn, kept = (
-        done.stdout.partition("\f")[2],
-        (ROOT / "docs/assets/shares.svg").read_text(encoding="utf-8"),
-    )
+    drawn, kept = done.stdout.partition("\f")[2], (ROOT / "docs/assets/shares.svg").read_text("utf-8")
     assert NUMBER.sub("", drawn) == NUMBER.sub("", kept)
     # On another processor states are rounded to 8 bits a little differently, in each of 20 layers.
     shown, expected = ([float(one) for one in NUMBER.findall(picture)] for picture in (drawn, kept))

@@ -21,7 +21,6 @@ def test_a_page_shows_the_figures_of_its_commands(page: Path) -> None:
     ("shown", "printed", "is_same"),
     [
         ("judged in 4.1 s", "judged in 11 s", True),
-        ("calibration ec477460e182 until 2031-11-14", "calibration 0123456789ab until 2030-01-02", True),
         ("59.3 [46.4, 72.0] other words", "59.4  [46.2, 72.1]", True),
         ("59.3 [46.4, 72.0]", "59.9 [46.4, 72.0]", False),
         ("192 judged", "193 judged", False),

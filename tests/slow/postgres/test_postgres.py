@@ -2,8 +2,8 @@
 
 import subprocess
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from histories import make_night, start_worker
@@ -13,8 +13,6 @@ from sqlalchemy import create_engine, text
 
 from empathy_judge.data.errors import OperationalError
 from empathy_judge.nightly.history import open_history
-
-DATABASES = count()
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +29,7 @@ class TestPostgres(HistoryContract, ProcessContract):
     @pytest.fixture
     def url(self, server: str) -> str:
         """A database of its own for each test."""
-        name = f"nights_{next(DATABASES)}"
+        name = f"nights_{uuid4().hex}"
         admin = create_engine(f"{server}postgres", isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {name}"))

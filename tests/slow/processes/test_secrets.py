@@ -14,9 +14,11 @@ import pytest
 from batch_servers import BatchServer, answer_line
 from click.testing import CliRunner
 from repository import ROOT
+from rows import make_rows
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 from empathy_judge.commands import main as cli
+from empathy_judge.data.tables import write_rows
 
 CANARY = "sk-proj-canary7f3a9c51+d2e84b06=QZ"
 KEY_ENV = "CANARY_API_KEY"
@@ -93,13 +95,9 @@ def write_files(folder: Path, base_url: str, **judge: object) -> None:
     for name, table in (("judge.toml", calls | judge), ("model.toml", calls | {"name": "ann"})):
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
         (folder / name).write_text(text, encoding="utf-8")
-    rows = [
-        {"id": f"r{i}", "model": f"m{i % 2}", "prompt": f"prompt {i // 2}", "response": f"so sorry {i}"}
-        for i in range(20)
-    ]
-    ratings = [{"id": f"r{i}", "rater": f"a{i % 4}", "rating": 1 + i % 3} for i in range(20)]
-    for name, items in (("rows.jsonl", rows), ("ratings.jsonl", ratings)):
-        (folder / name).write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    write_rows(folder / "rows.jsonl", make_rows(20))
+    ratings = ({"id": f"r{i}", "rater": f"a{i % 4}", "rating": 1 + i % 3} for i in range(20))
+    write_rows(folder / "ratings.jsonl", ratings)
     text = 'judge = "judge.toml"\nprompts = "rows.jsonl"\nanchors = "none"\nexplain = 0\nlimit = 3\n'
     text += '[[models]]\nconfig = "model.toml"\n[outputs]\njunit = "n.xml"\ngithub = true\n'
     (folder / "night.toml").write_text(text, encoding="utf-8")

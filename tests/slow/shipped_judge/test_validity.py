@@ -17,7 +17,7 @@ from empathy_judge.judge.classifier.judge import ClassifierJudge
 from empathy_judge.judge.robustness.catalogue import read_replies
 from empathy_judge.judge.robustness.run import Robustness, measure_robustness
 
-WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
+WARM, CURT = "demo-warm", "demo-curt"
 # Of replies written to try a judge: what the shipped one was measured at, and room for a small sample. Of the
 # perturbed replies 3% and 5% change sides here, and 3% and 4% of all of them.
 AT_LEAST = 0.82
@@ -44,11 +44,6 @@ def openers() -> list[Exchange]:
     """The 160 sample prompts, each dismissed with one word."""
     rows = [json.loads(line) for line in (SAMPLES / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
     return [Exchange(**row, response="Whatever.") for row in rows]
-
-
-def test_the_demo_models_come_out_in_the_intended_order(sample_scores: dict[str, np.ndarray]) -> None:
-    means = {model: found.mean() for model, found in sample_scores.items()}
-    assert means[WARM] > means[PLAIN] > means[CURT]
 
 
 def test_a_dismissal_is_bad_under_nearly_every_prompt(

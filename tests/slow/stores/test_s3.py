@@ -1,16 +1,14 @@
-"""Responses behind s3:// URLs, read with s3fs from a server process that implements S3."""
+"""Responses behind s3:// URLs, read with s3fs from a server that implements S3."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import fsspec
 import pytest
 from click.testing import Result
 from command_line import run
+from moto.server import ThreadedMotoServer
 from rows import make_rows, write_shards
 
 from empathy_judge.data.storage import Remote
@@ -23,24 +21,21 @@ pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:(ray|botoco
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """The URL of an empty bucket; its server is there as long as the tests of this module."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        line = next(line for line in server.stderr if "Running on http" in line)
-        Thread(target=server.stderr.read, daemon=True).start()  # a full pipe would block the server
-        settings = {
-            "AWS_ENDPOINT_URL": line.split()[-1],
-            "AWS_ACCESS_KEY_ID": "nobody",
-            "AWS_SECRET_ACCESS_KEY": "nothing",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in settings.items():
-                patch.setenv(name, value)
-            fsspec.filesystem("s3").clear_instance_cache()
-            fsspec.filesystem("s3").mkdir("night")
-            yield "s3://night"
-        server.kill()
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    settings = {
+        "AWS_ENDPOINT_URL": "http://{}:{}".format(*server.get_host_and_port()),
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        fsspec.filesystem("s3").clear_instance_cache()
+        fsspec.filesystem("s3").mkdir("night")
+        yield "s3://night"
+    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from empathy_judge.judge.classifier.preprocessing import ReplyTokenizer
 from empathy_judge.judge.onnx_model import CARD, MODEL
 from empathy_judge.judge.scoring import ScoringRequest, score_file
 from empathy_judge.training.export import write_decoder
+from empathy_judge.training.make import hash_files
 from empathy_judge.training.network import JudgeNetwork
 
 SIZES = {"vocab_size": 49152, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3}
@@ -57,8 +57,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toy")
     tokenizer = Tokenizer.from_file(str(WEIGHTS / "classifier" / "tokenizer.json"))
     names = write_decoder(network, ReplyTokenizer(tokenizer, is_decoder=True), folder)
-    files = {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
-    card = {"files": files, "caveat": "random", "config": {**SIZES, **HEADS}}
+    card = {"files": hash_files(folder, names), "caveat": "random", "config": {**SIZES, **HEADS}}
     (folder / CARD).write_text(json.dumps(card))
     return folder
 

@@ -17,7 +17,7 @@ from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
 from empathy_judge.judge.classifier.judge import ClassifierJudge
 from empathy_judge.judge.classifier.preprocessing import normalize
-from empathy_judge.judge.onnx_model import CARD, read_card
+from empathy_judge.judge.onnx_model import read_card
 from empathy_judge.training.make import make_judge
 from empathy_judge.training.model_card import DEFAULT_TEXT
 from empathy_judge.training.network import TrainedNetworks, load_network
@@ -87,8 +87,6 @@ def test_a_judge_is_not_trained_again_nor_made_where_int8_costs_too_much(
 def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(
     tmp_path: Path,
     examples: list[RatedExchange],
-    corpus: TrainingData,
-    tiny_recipe: Recipe,
     taught_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -118,8 +116,3 @@ def test_trained_networks_are_reused_and_a_teacher_is_not_trained_again(
     assert calls[3:] == ["student"], "the teachers' probabilities are enough"
     first, again, rebuilt, _ = (each.predict([examples[0].exchange]) for each in exported)
     assert np.array_equal(first, again) and np.array_equal(first, rebuilt)
-    # Without the study's labels one of the two networks cannot be trained.
-    recipe = replace(tiny_recipe, epochs=1, networks=["sets", "labels"], sets={"epitome": 0.5})
-    make_judge(replace(corpus, ratings=[]), [recipe], tmp_path / "sets", text=TEXT)
-    assert len(exported[-1].networks) == 1
-    assert (tmp_path / "sets" / CARD).exists()
