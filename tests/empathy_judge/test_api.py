@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_project import make_project, run_in
+from own_project import make_project
 from repository import ROOT, SAMPLES
 
 import empathy_judge as ej
@@ -174,6 +175,16 @@ after = state()
 assert not (changed := {name for name in before if after[name] != before[name]}), changed
 print(json.dumps(run.judgments()))
 """
+
+
+def run_in(project: Path, code: str) -> Any:
+    """Run a program of a project, whose packages come first, and return the JSON that it prints."""
+    (project / "script.py").write_text(code, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(ROOT)])}
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("judge", ["length", pytest.param("classifier", marks=pytest.mark.slow)])

@@ -1,10 +1,14 @@
-"""The tutorial and the guides: every command in them runs, and prints the figures they show."""
+"""The tutorial, the guides and the README: commands run, and print the figures that the pages show."""
 
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import tutorial
+from repository import ROOT
 
 pytest.importorskip("sklearn", reason="calibrate needs what the extra `calibrate` brings")
 pytest.importorskip("sqlalchemy", reason="nightly needs what the extra `nightly` brings")
@@ -29,3 +33,23 @@ def test_a_page_shows_the_figures_of_its_commands(page: Path) -> None:
 )
 def test_figures_are_compared_but_for_rounding(shown: str, printed: str, is_same: bool) -> None:
     assert (tutorial.differ(shown, printed) is None) == is_same
+
+
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def test_the_picture_and_the_table_are_the_demos() -> None:
+    code = "import sys; sys.path.insert(0, 'docs'); import fill; print('\\f' + fill.draw_demo(), end='')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    drawn, kept = done.stdout.partition("\f")[2], (ROOT / "docs/assets/shares.svg").read_text("utf-8")
+    assert NUMBER.sub("", drawn) == NUMBER.sub("", kept)
+    # On another processor states are rounded to 8 bits a little differently, in each of 20 layers.
+    shown, expected = ([float(one) for one in NUMBER.findall(picture)] for picture in (drawn, kept))
+    assert shown == pytest.approx(expected, abs=1)
+    quoted = re.findall(
+        r"^((?:demo|study)[-:]\S+) +(\d+) +(\d+) +(\d+)", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert len(quoted) == 6  # every row
+    for model, *figures in quoted:
+        (printed,) = re.findall(rf"^{model} +(\d+) +(\d+) +(\d+)", done.stdout, re.MULTILINE)
+        assert [int(one) for one in printed] == pytest.approx([int(one) for one in figures], abs=1)

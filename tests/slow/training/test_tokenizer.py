@@ -29,20 +29,17 @@ EXCHANGE = Exchange(
 
 
 @pytest.fixture
-def pairs(tiny_tokenizer: Path) -> ReplyTokenizer:
-    return ReplyTokenizer.read(tiny_tokenizer, is_decoder=False)
-
-
-@pytest.fixture
-def one_text(tiny_tokenizer: Path) -> ReplyTokenizer:
-    return ReplyTokenizer.read(tiny_tokenizer, is_decoder=True)
+def both(tiny_tokenizer: Path) -> list[ReplyTokenizer]:
+    """Tokenizers of an encoder, which reads pairs, and of a decoder, which reads one text."""
+    return [ReplyTokenizer.read(tiny_tokenizer, is_decoder=is_decoder) for is_decoder in (False, True)]
 
 
 def words(tokenizer: ReplyTokenizer, ids: tuple[int, ...]) -> str:
     return " ".join(tokenizer.backend.id_to_token(number) for number in ids)
 
 
-def test_what_a_network_reads(pairs: ReplyTokenizer, one_text: ReplyTokenizer) -> None:
+def test_what_a_network_reads(both: list[ReplyTokenizer]) -> None:
+    pairs, one_text = both
     tokens = pairs.encode("Speaker: rain", "hug word1")
     assert words(pairs, tokens.ids) == "[CLS] speaker : rain [SEP] hug word1 [SEP]"
     assert tokens.segments == (0, 0, 0, 0, 0, 1, 1, 1) and not tokens.cut
@@ -54,8 +51,8 @@ def test_what_a_network_reads(pairs: ReplyTokenizer, one_text: ReplyTokenizer) -
 
 
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_a_long_context_is_read_at_both_ends(tiny_tokenizer: Path, is_decoder: bool) -> None:
-    tokenizer = ReplyTokenizer.read(tiny_tokenizer, is_decoder=is_decoder)
+def test_a_long_context_is_read_at_both_ends(both: list[ReplyTokenizer], is_decoder: bool) -> None:
+    tokenizer = both[is_decoder]
     context = "word1 " * CONTEXT_START + "word2 " * 500 + "word3 " * CONTEXT_END
     said = words(tokenizer, tokenizer.encode(context, "hug").ids).split()
     assert (said.count("word1"), said.count("word2"), said.count("word3")) == (CONTEXT_START, 0, CONTEXT_END)
@@ -66,7 +63,8 @@ def test_a_long_context_is_read_at_both_ends(tiny_tokenizer: Path, is_decoder: b
     assert "[UNK]" not in said, "what fits has no gap"
 
 
-def test_a_reply_is_cut_behind_what_fits(pairs: ReplyTokenizer, one_text: ReplyTokenizer) -> None:
+def test_a_reply_is_cut_behind_what_fits(both: list[ReplyTokenizer]) -> None:
+    pairs, one_text = both
     whole = "word1 " * 639 + "word2"
     tokens = one_text.encode("Speaker: rain " * 500, whole)
     assert words(one_text, tokens.ids).endswith("word1 word2 empathy :") and not tokens.cut

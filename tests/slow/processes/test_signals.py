@@ -1,4 +1,4 @@
-"""The server as a process: how it ends, and what it says where it cannot begin."""
+"""A run and the server as processes: how they end, and what the server says where it cannot begin."""
 
 import json
 import resource
@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import httpx
@@ -89,3 +91,18 @@ def test_more_come_at_once_than_files_may_be_open(start: Start) -> None:
     assert process.wait(timeout=LONGEST) == 0
     assert process.stderr is not None
     assert process.stderr.read().splitlines() == [f"Next, to try it on a page: open {url}"], "no traceback"
+
+
+def test_an_interrupted_run_prints_how_to_resume(
+    tmp_path: Path, write_responses: Callable[..., Path], start: Start
+) -> None:
+    path, journal = write_responses(5000, words=40), tmp_path / "a b" / "journal.jsonl"
+    process = start("score", path, "--judge", "length", "--limit", 4900, "--out", "a b")
+    deadline = monotonic() + 600  # against hanging only
+    while process.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        assert monotonic() < deadline
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "responses.jsonl --judge length --out 'a b' --limit 4900" in printed
+    assert "Traceback" not in printed
