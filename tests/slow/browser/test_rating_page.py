@@ -11,14 +11,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run_checked
+from click.testing import CliRunner
 from rating_plans import NAMES, made_replies, make_plan, serving_plan
 
+from empathy_judge.commands import main as cli
 from empathy_judge.data.records import LABELS
 from empathy_judge.rating.plan import RatingPlan, draw_plan, write_plan
 
 PEOPLE, EACH = 8, 50
 Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@dataclass
+class Served:
+    """The server of a plan as a process on one port, killed without a warning and started again."""
+
+    start: Start
+    folder: Path
+    port: int
+    process: "subprocess.Popen[str] | None" = None
+    kills: int = 0
+
+    def up(self) -> None:
+        self.process = self.start("rate", "open", self.folder, "--port", self.port)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith("rater-1"), "it prints its links once it listens"
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(60)
+        self.process, self.kills = None, self.kills + 1
 
 
 @dataclass
@@ -108,19 +131,13 @@ def test_eight_people_rate_while_tabs_die_and_the_server_is_killed(
     folder = tmp_path / "plan"
     plan = make_plan(folder, people=PEOPLE, each=EACH, prompts=80)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-
-    def serve() -> "subprocess.Popen[str]":
-        process = start("rate", "open", folder, "--port", port)
-        assert process.stdout and process.stdout.readline().startswith("rater-1"), "it listens"
-        return process
-
-    process: subprocess.Popen[str] | None = serve()
-    rng, kills = random.Random(20), 0
+        served = Served(start, folder, listening.getsockname()[1])
+    served.up()
+    rng = random.Random(20)
     people = {
         token: Person(
             browser=browser,
-            url=f"http://127.0.0.1:{port}/r/{token}",
+            url=f"http://127.0.0.1:{served.port}/r/{token}",
             labels=[rng.choice(LABELS) for _ in range(EACH)],
             rng=random.Random(number),
         )
@@ -129,32 +146,33 @@ def test_eight_people_rate_while_tabs_die_and_the_server_is_killed(
     away = 0  # steps until the server is started again
     while any(len(person.taken) < EACH for person in people.values()):
         person = rng.choice([person for person in people.values() if len(person.taken) < EACH])
-        if process is None:
+        if served.process is None:
             away -= 1
-            process = None if away > 0 else serve()
+            if away <= 0:
+                served.up()
         elif rng.random() < 0.02:
-            process.kill()
-            process.wait(60)
-            process, kills, away = None, kills + 1, rng.randint(3, 25)
+            served.kill()
+            away = rng.randint(3, 25)
         if person.page is None and not person.visit():
             continue
         person.step()
         if rng.random() < 0.08:
             person.die()
-    if process is None:
-        serve()
+    if served.process is None:
+        served.up()
     for person in people.values():
         if person.page is None:
             assert person.visit()
         assert person.place() == EACH
         person.page.wait_for_selector("body[data-unsaved='0']")
         person.context.close()
-    assert kills >= 3 and sum(person.deaths for person in people.values()) >= 20
+    assert served.kills >= 3 and sum(person.deaths for person in people.values()) >= 20
     check_journal(folder, plan, people)
     seen = "".join(line for person in people.values() for line in person.seen)
     assert not any(name in seen for name in NAMES)
     assert not any(item.id in seen for item in plan.items.values())
-    done = run_checked("rate", "collect", folder)
+    done = CliRunner().invoke(cli.main, ["rate", "collect", str(folder)])
+    assert done.exit_code == 0, done.output
     assert f"{PEOPLE * (EACH - 3)} ratings by 8 raters; finished: 8" in done.stdout
 
 
@@ -173,10 +191,15 @@ def check_journal(folder: Path, plan: RatingPlan, people: dict[str, Person]) -> 
         assert rows[-1]["key"] == plan.raters[token].order[place]
 
 
+def export(folder: Path, out: Path) -> None:
+    done = CliRunner().invoke(cli.main, ["rate", "export", str(folder), "--html", str(out)])
+    assert done.exit_code == 0, done.output
+
+
 def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: Any, tmp_path: Path) -> None:
     folder = tmp_path / "plan"
     plan = make_plan(folder, people=2, each=10)
-    run_checked("rate", "export", folder, "--html", tmp_path)
+    export(folder, tmp_path)
     context = browser.new_context(accept_downloads=True)
     asked: list[str] = []
     context.on("request", lambda request: asked.append(request.url))
@@ -201,8 +224,9 @@ def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: 
         page.close()
     context.close()
     assert all(url.startswith(("file://", "blob:")) for url in asked)
-    files = [tmp_path / f"rater-{name}.json" for name in ("1-10", "2-6", "1-4")]
-    run_checked("rate", "collect", folder, *files)
+    files = [str(tmp_path / name) for name in ("rater-1-10.json", "rater-2-6.json", "rater-1-4.json")]
+    done = CliRunner().invoke(cli.main, ["rate", "collect", str(folder), *files])
+    assert done.exit_code == 0, done.output
     told = json.loads((folder / "consistency.json").read_text())["raters"]
     assert [len(told[name]["indexes"]) for name in ("rater-1", "rater-2")] == [10, 6]
     rows = [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()]
@@ -213,7 +237,7 @@ def test_a_conversation_is_shown_as_turns_with_the_time_that_is_left(browser: An
     replies = [item for item in made_replies(30) if item.dialogue]
     drawn = draw_plan(replies, people=1, each=10, seed=0, unit="conversation")
     write_plan(drawn.plan, drawn.texts, tmp_path)
-    run_checked("rate", "export", tmp_path, "--html", tmp_path)
+    export(tmp_path, tmp_path)
     page = browser.new_page()
     page.goto((tmp_path / "rater-1.html").as_uri())
     page.click("#start")
