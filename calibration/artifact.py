@@ -88,12 +88,10 @@ class Calibration:
         """The first day on which it no longer holds."""
         return self.created + timedelta(days=self.days)
 
-    def rated_shares(self, model: str, replies: str) -> Mapping[str, Estimate] | None:
-        """Return the shares of a rated model; None where these are other replies than were rated."""
-        rated = self.rated.get(model)
-        if rated is None or rated.replies != replies:
-            return None
-        return {label: Estimate.from_dict(share) for label, share in rated.shares.items()}
+    def rated_shares(self, replies: str) -> Mapping[str, Estimate] | None:
+        """Return the shares by ratings of the replies with this digest; None where nobody rated them."""
+        shares = next((rated.shares for rated in self.rated.values() if rated.replies == replies), {})
+        return {label: Estimate.from_dict(share) for label, share in shares.items()} or None
 
     @property
     def models(self) -> tuple[str, ...]:

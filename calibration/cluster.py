@@ -1,7 +1,7 @@
 """Variances, intervals and contrasts of data that come in clusters: ratings of one rater, or of one item."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -69,6 +69,18 @@ def wilson_interval(share: Floats, count: Floats, quantile: Floats | float) -> t
     middle = (share + squared / 2) / (1 + squared)
     half = np.sqrt(np.maximum(squared * share * (1 - share) + squared**2 / 4, 0)) / (1 + squared)
     return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
+
+
+def widen_certain(share: Estimate, count: int) -> Estimate:
+    """Return Wilson's interval where all of so many rows are alike, which does not make a share exact.
+
+    >>> widen_certain(Estimate(0.0, Interval(0.0, 0.0)), 10).interval.high.__round__(2)
+    0.28
+    """
+    if share.interval is None or 0 < share.value < 1:
+        return share
+    low, high = wilson_interval(np.array(share.value), np.array(float(count)), NORMAL)
+    return replace(share, interval=Interval(float(low), float(high)))
 
 
 def t_intervals(

@@ -106,7 +106,8 @@ def compare(
     from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest
     from empathy_judge.calibration.comparison.compare_runs import compare as compare_models
     from empathy_judge.data.files import write_texts
-    from empathy_judge.data.records import to_plain
+    from empathy_judge.data.readers.conversations import write_talk
+    from empathy_judge.data.records import CONVERSATION, to_plain
     from empathy_judge.data.tables import read_exchanges
     from empathy_judge.judge.base import WEIGHTS
     from empathy_judge.reports.comparison.comparison_page import (
@@ -144,6 +145,8 @@ def compare(
             for exchange in read_exchanges(source, on_bad=lambda bad: None)
             if exchange.content_digest in wanted
         }
+        if compared.judge.unit == CONVERSATION:
+            examples = {key: replace(item, prompt=write_talk(item)[0]) for key, item in examples.items()}
         page = runs_page(compared, examples)
         if junit:
             write_junit(junit_checks(compared), junit, name="compare")
@@ -181,7 +184,8 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     from empathy_judge.rating.plan import PLAN_FILE, read_plan
 
     ratings: Path | None = ctx.params["ratings"]
-    if any(pair.verdict not in SETTLED for pair in compared.pairs):
+    lost = set(compared.unresponsive)
+    if any(pair.verdict not in SETTLED and not {pair.one, pair.other} & lost for pair in compared.pairs):
         files = [path for path in runs if not path.is_dir()]
         words = (*files, *options.reading_words(ctx, options.READING_REPLIES))
         if ratings is None and files:

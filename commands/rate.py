@@ -62,8 +62,8 @@ def plan(
     """Assign replies or conversations to raters.
 
     FILES are replies or conversations, as for `score`. Each rater gets all models on the same prompts, one
-    reply at a time and in random order. Three of them measure only consistency: two are shown to every rater,
-    and one is shown twice.
+    reply at a time and in random order. Of twelve or more, three measure only consistency: two are shown to
+    every rater, and one is shown twice.
 
     \b
     Examples:
@@ -98,7 +98,8 @@ def plan(
     minutes, noun = ceil(max(times) / 60), NOUNS[unit]
     say(f"{out}: {people} raters rate {' or '.join(map(str, orders))} {noun} each, in about {minutes} min")
     say(f"{len(made.items)} {noun} of {len(models)} models in all")
-    say(f"{made.count_design()} ratings, not counting those that measure consistency")
+    rated = made.count_design()
+    say(f"{rated:,} ratings by {people} people x {rated / people:g}, without those that measure consistency")
     say_notes([*replies.notes(), *(f"note: {note}" for note in notes)])
     say_next("to rate on a page", "rate", "open", out)
 
@@ -311,7 +312,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     elif is_settled:
         say_next("to collect the ratings", "rate", "collect", folder, *files)
     else:
-        people = max([pair.people or 0 for pair in found], default=0)
+        people = max([pair.people or 0 for pair in found if not pair.more], default=0)
         say_next(*made.next_step(folder, rated, people=people))
 
 

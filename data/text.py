@@ -125,8 +125,8 @@ def show(estimate: AnyEstimate, *, digits: int = 2, scale: float = 1, glue: str 
     ('3.1', 'undefined')
     """
     value, low, high = ends_of(estimate)
-    text = number(value, digits, scale=scale)
-    if text == UNDEFINED or low is None or high is None:
+    text = _bound(estimate, digits, scale=scale) or number(value, digits, scale=scale)
+    if value is None or not math.isfinite(value) or low is None or high is None:
         return text
     return f"{text}{glue}{interval(low, high, digits, scale=scale)}"
 
@@ -139,6 +139,21 @@ def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | 
         return estimate["value"], estimate.get("low"), estimate.get("high")
     ends = estimate.interval
     return (estimate.value, ends.low, ends.high) if ends else (estimate.value, None, None)
+
+
+def bound_of(estimate: AnyEstimate) -> Any:
+    """Return `at least` or `at most` where only that end of an estimate is known; else None."""
+    if isinstance(estimate, Mapping):
+        return estimate.get("bound")
+    return getattr(estimate, "bound", None)
+
+
+def _bound(estimate: AnyEstimate, digits: int, *, scale: float = 1, sign: bool = False) -> str:
+    """Print the one known end of an estimate; empty where both are known, or none."""
+    _, low, high = ends_of(estimate)
+    bound = bound_of(estimate)
+    end, side = (low, "more") if bound == "at least" else (high, "less")
+    return f"{number(end, digits, scale=scale, sign=sign)} or {side}" if bound else ""
 
 
 def percent(share: AnyEstimate, digits: int = 1, *, sign: bool = False, glue: str = " ") -> str:
@@ -158,6 +173,25 @@ def percent(share: AnyEstimate, digits: int = 1, *, sign: bool = False, glue: st
     return f"{text}{glue}{ends if ends.startswith('[') else f'({ends})'}"
 
 
+def percents(shares: Sequence[AnyEstimate], digits: int = 1, *, glue: str = " ") -> list[str]:
+    """Print all shares of a whole, so that the printed ones add up to 100 (largest remainder).
+
+    >>> percents([0.125, 0.285, 0.59], 0), percents([0.2, None], 0)
+    (['12', '29', '59'], ['20', 'undefined'])
+    """
+    values, steps = [ends_of(share)[0] for share in shares], 100 * 10**digits
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if len(known) < len(shares) or abs(sum(known) - 1) > 1e-3:
+        return [percent(share, digits, glue=glue) for share in shares]
+    whole = [math.floor(steps * value + 1e-9) for value in known]
+    by_rest = sorted(range(len(known)), key=lambda at: whole[at] - steps * known[at])
+    for at in by_rest[: steps - sum(whole)]:
+        whole[at] += 1
+    rounded = zip(whole, map(ends_of, shares), strict=True)
+    rows = [{"value": part / steps, "low": low, "high": high} for part, (_, low, high) in rounded]
+    return [percent(row, digits, glue=glue) for row in rows]
+
+
 def points(difference: AnyEstimate, digits: int = 1, *, glue: str = " ") -> str:
     """Print a difference of shares in points, with its sign and its interval."""
     return percent(difference, digits, sign=True, glue=glue)
@@ -174,6 +208,8 @@ def percent_interval(share: AnyEstimate, digits: int = 1, *, sign: bool = False)
     _, low, high = ends_of(share)
     if low is None or high is None:
         return ""
+    if text := _bound(share, digits, scale=100, sign=sign):
+        return text
     if (low <= (-1 if sign else 0)) == (high >= 1):
         return interval(low, high, digits, scale=100, sign=sign)
     end, side = (low, "more") if high >= 1 else (high, "less")

@@ -32,7 +32,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EMPTY = "..."  # replaces an empty reply, since every exchange needs one
 UNSCORED = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
-COUNTED = ("id", "model", "content_digest", "prompt_digest", "probabilities", "unscored", "flag", "features")
+COUNTED = ("id", "model", "content_digest", "prompt_digest", "reply_digest", "probabilities", "unscored")
+COUNTED += ("flag", "features")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,23 @@ class ModelShares:
         return replace(share, low=share.low * part, high=share.high * part + self.unscored / total)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelComparison:
+    """The verdict on the model `one` against `other`, as `compare` gives it, in a `sentence`.
+
+    `probability` is that its Good share is higher, `at_least` that either model is at least as good, within
+    the allowed drop. `exit_code` is that of `compare --check`.
+    """
+
+    one: str
+    other: str
+    verdict: str
+    probability: float | None
+    at_least: tuple[float | None, float | None]
+    exit_code: int
+    sentence: str
+
+
 class JudgeClient:
     """A judge of single replies, in this process or on a server.
 
@@ -174,10 +192,15 @@ class JudgeClient:
         self, judgments: Iterable[ReplyJudgment | Mapping[str, Any]], *, seed: int = 0
     ) -> list[ModelShares]:
         """Return the shares of each model, as `score` counts them, the highest share of Good first."""
-        rows = [item.row if isinstance(item, ReplyJudgment) else item for item in judgments]
-        counted = [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
-        found = self._ask("/v1/shares", {"judgments": counted, "seed": seed})
+        found = self._ask("/v1/shares", {"judgments": _count(judgments), "seed": seed})
         return list(map(ModelShares.from_row, found["models"]))
+
+    def compare(
+        self, judgments: Iterable[ReplyJudgment | Mapping[str, Any]], baseline: str, *, max_drop: float = 10.0
+    ) -> list[ModelComparison]:
+        """Compare each model of the judgments with the model `baseline`; `max_drop` is in points."""
+        asked = {"judgments": _count(judgments), "baseline": baseline, "max_drop": max_drop}
+        return [ModelComparison(**pair) for pair in self._ask("/v1/shares", asked)["pairs"]]
 
     def pooled_shares(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """Return the shares of all judgments together, as tools log them; NaN where there is no share."""
@@ -202,6 +225,12 @@ class JudgeClient:
             own = {**found, "id": str(row["id"]), **({} if _has_text(row) else UNSCORED)}
             fields: dict[str, Any] = {key: own.get(key) for key in JUDGED}
             yield ReplyJudgment(**fields, judge=judge, row=own)
+
+
+def _count(judgments: Iterable[ReplyJudgment | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of judgments with what a server counts."""
+    rows = (item.row if isinstance(item, ReplyJudgment) else item for item in judgments)
+    return [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
 
 
 class _Server:
@@ -286,7 +315,7 @@ def _ask_here(name: str | None, calibration: str | None) -> Callable[[str, Mappi
 
     def ask(route: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if route == "/v1/shares":
-            return served.shares(body["judgments"], seed=body["seed"])
+            return served.shares(**body)
         exchanges = [read_exchange(row, line=line) for line, row in enumerate(body["exchanges"], start=1)]
         with ThreadPoolExecutor(served.judge.concurrency) as pool:
             rows = list(pool.map(partial(served.row, is_explained=False), exchanges))

@@ -40,8 +40,8 @@ from empathy_judge.judge.explanation import Explanation, explain
 Watch = Callable[[Path, Judge], AbstractContextManager[OnProgress]]  # shows the progress of a file
 CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
-    CONVERSATION: "Shares by the judge alone, without intervals: its level of conversations deviates from"
-    " human ratings. Use them to rank models, not to measure differences.",
+    CONVERSATION: "Trust the order, not the numbers: the judge's level of conversations deviates from human"
+    " ratings.",
 }
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
@@ -470,7 +470,7 @@ def summarize(
                 shares=shares,
                 corrected=level,
                 fit=fit,
-                is_rated=bool(calibration and calibration.rated_shares(item.model, replies) is not None),
+                is_rated=bool(calibration and calibration.rated_shares(replies) is not None),
             )
         )
     caveats = [judge.rubric.note, CORRECTED if calibration else CAVEAT[unit], judge.caveat]

@@ -29,7 +29,7 @@ ANCHORS: Final = 2  # replies that every rater rates
 REPEATS: Final = 1  # replies that a rater rates twice
 WORDS_A_MINUTE: Final = 200  # reading speed
 SECONDS_A_RATING: Final = 5.0  # to choose a label
-LEAST_EACH: Final = 5  # otherwise a rater would rate only checks
+CHECKED_FROM: Final = 12  # replies of a rater; of fewer, checks of consistency would take too many
 Texts = Mapping[str, Mapping[str, Any]]  # the texts of each reply for raters, by its key
 
 
@@ -111,9 +111,7 @@ def draw_plan(
     source_words: Sequence[str] = (),
     unit: str = REPLY,
 ) -> Drawn:
-    """Assign replies to raters; `each` includes the anchors and the repeated reply."""
-    if each < LEAST_EACH:
-        raise UserError(f"--each {each}: three replies measure only consistency; set at least {LEAST_EACH}")
+    """Assign replies to raters; `each` includes the anchors and the repeated reply, if it is not too few."""
     rng, pool = random.Random(seed), list(exchanges)
     if not pool:
         raise UserError("nothing to rate: the files have no replies")
@@ -121,8 +119,9 @@ def draw_plan(
     is_crossed = not notes
     models = len(columns)
     anchors, kept = _take_anchors(columns, each, rng)
-    share = min(each - REPEATS - len(anchors), models * min(map(len, kept)))
-    count = share + REPEATS + len(anchors)
+    repeats = REPEATS if each >= CHECKED_FROM else 0
+    share = min(each - repeats - len(anchors), models * min(map(len, kept)))
+    count = share + repeats + len(anchors)
     if count < each:
         fewest = min(columns, key=len)
         why = f"{fewest[0].model!r} has only" if models > 1 else "there are only"
@@ -144,7 +143,7 @@ def draw_plan(
             keys[id(item)]: item_of(item, chance=chances[id(item)]) for item in rng.sample(taken, len(taken))
         },
         raters={
-            secrets.token_hex(16): Rater(name=f"rater-{number}", order=_order(mine, shown, rng))
+            secrets.token_hex(16): Rater(name=f"rater-{number}", order=_order(mine, shown, rng, repeats))
             for number, mine in enumerate(shares, start=1)
         },
         anchors=tuple(shown),
@@ -195,7 +194,7 @@ def _take_anchors(columns: Columns, each: int, rng: random.Random) -> tuple[list
     """Return anchors of one prompt, or of two for a single model, and the columns without that prompt."""
     rows = -(-ANCHORS // len(columns))
     # If each rater can rate everything, no anchors are needed.
-    if sum(map(len, columns)) <= each - REPEATS or min(map(len, columns)) <= rows:
+    if each < CHECKED_FROM or sum(map(len, columns)) <= each - REPEATS or min(map(len, columns)) <= rows:
         return [], columns
     taken = [item for column in columns for item in column[:rows]]
     return rng.sample(taken, ANCHORS), [column[rows:] for column in columns]
@@ -212,11 +211,12 @@ def _chances(columns: Columns, kept: Columns, ratings: int, anchors: Sequence[Ex
     return chances
 
 
-def _order(mine: Sequence[str], anchors: Sequence[str], rng: random.Random) -> tuple[str, ...]:
-    """Return a rater's replies in random order, one of the first third again in the last third."""
+def _order(mine: Sequence[str], anchors: Sequence[str], rng: random.Random, repeats: int) -> tuple[str, ...]:
+    """Return a rater's replies in random order; a repeated one is in the first third and the last third."""
     order = rng.sample([*mine, *anchors], len(mine) + len(anchors))
     early = [key for key in order[: max(1, len(order) // 3)] if key not in anchors] or list(mine)
-    order.insert(rng.randint(len(order) - len(order) // 3, len(order)), rng.choice(early))
+    for _ in range(repeats):
+        order.insert(rng.randint(len(order) - len(order) // 3, len(order)), rng.choice(early))
     return tuple(order)
 
 
@@ -245,7 +245,8 @@ def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
     shares = [sorted(set(rater.order) - set(plan.anchors)) for rater in plan.raters.values()]
     new = {
         secrets.token_hex(16): Rater(
-            name=f"rater-{number + 1}", order=_order(shares[number % len(shares)], plan.anchors, rng)
+            name=f"rater-{number + 1}",
+            order=_order(shares[number % len(shares)], plan.anchors, rng, int(plan.each >= CHECKED_FROM)),
         )
         for number in range(plan.people, plan.people + count)
     }
@@ -253,8 +254,8 @@ def add_raters(plan: RatingPlan, count: int) -> RatingPlan:
 
 
 def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
-    """Return notes on replies that mention a model's name; short names must be whole words."""
-    names = [re.escape(name) for name in models if len(name) > 3]
+    """Return notes on replies that mention a model's name; one without a digit may be a common word."""
+    names = [re.escape(name) for name in models if re.search(r"\d", name)]
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
     leaks = [item for item in taken if names and named.search(item.response)]
     if not leaks:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from empathy_judge.calibration.estimate import Estimate
-from empathy_judge.data.text import MINUS, AnyEstimate, ends_of
+from empathy_judge.data.text import MINUS, AnyEstimate, bound_of, ends_of
 from empathy_judge.reports.page import Figure
 
 KEPT = frozenset("\n\t\u200c\u200d")  # joiners are inside emoji and words of many scripts, and turn nothing
@@ -158,7 +158,7 @@ def dot_plot(
     """Draw values and intervals, a line each, on one axis; `reference` is ruled across every line."""
     description = "; ".join(f"{line.name} {line.figure}{unit}" for line in lines)
     if domain is None:
-        values = [end for line in lines for mark in line.marks for end in ends_of(mark.estimate)]
+        values = [end for line in lines for mark in line.marks for end in _known_ends(mark.estimate)]
         bands = [end for line in lines if line.band is not None for end in line.band]
         domain = span([*values, *bands, reference], least=0.05)
     bottom = ABOVE_LINES + LINE_HEIGHT * len(lines)
@@ -172,6 +172,12 @@ def dot_plot(
     frame = {"class_": "strips", "width": "100%", "height": bottom + BELOW_LINES}
     svg = drawing(*parts, name=name, title=title, description=description, **frame)
     return Figure(caption=caption, svg=svg)
+
+
+def _known_ends(estimate: AnyEstimate) -> tuple[float | None, ...]:
+    """Return value and ends, without the open end of a bound, which is drawn to the edge."""
+    ends, bound = ends_of(estimate), bound_of(estimate)
+    return {"at least": ends[1:2], "at most": ends[2:]}.get(bound, ends)
 
 
 def percent_tick(value: float) -> str:

@@ -16,7 +16,7 @@ from empathy_judge.calibration.shares.transport import LEAST_REPLIES
 from empathy_judge.data.crisis import READING_LIST, say_flags
 from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY
-from empathy_judge.data.text import listed, money, number, percent, percent_interval, show
+from empathy_judge.data.text import listed, money, number, percent, percent_interval, percents, show
 from empathy_judge.judge.explanation import Explanation
 from empathy_judge.judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
 from empathy_judge.reports.highlight import print_explanations
@@ -107,19 +107,13 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
         good.interval for good, level in zip(goods, levels, strict=True) if good and not level.is_reference
     ]
     digits = 1 if any(item and item.high - item.low < NARROW for item in ends) else 0
-    head = ["model", *LABELS, "95% CI", NOUNS[unit]]
-    rows = [
-        [
-            level.name,
-            *(
-                number(share.value, digits, scale=100) if share and good and not good.bound else NONE
-                for share in map(level.shares.get, LABELS)
-            ),
-            percent_interval(good, digits) or NONE,
-            level.count,
-        ]
-        for level, good in zip(levels, goods, strict=True)
-    ]
+    head = ["model", *LABELS, name_ends([good for good in goods if good and good.interval]), NOUNS[unit]]
+    rows = []
+    for level, good in zip(levels, goods, strict=True):
+        values = [NONE] * len(LABELS)
+        if good and not good.bound:
+            values = percents([level.shares[label].value for label in LABELS], digits)
+        rows.append([level.name, *values, percent_interval(good, digits) or NONE, level.count])
     columns = list(zip(head, *rows, strict=True))
     names, *others = (max(map(cell_len, column)) for column in columns)
     taken = min(max(names, NARROWEST), WIDEST_NAME) + sum(others) + 2 * len(columns)
@@ -133,6 +127,19 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
         rows=tuple(row(*line) for line in rows),
         dim=frozenset(number for number, level in enumerate(levels) if level.is_reference),
     )
+
+
+def name_ends(estimates: Sequence[Estimate]) -> str:
+    """Return what the ends of these estimates are: intervals, bounds, or both."""
+    kinds = {bool(item.bound) for item in estimates}
+    return "95% limits" if len(kinds) > 1 else "95% bound" if True in kinds else "95% CI"
+
+
+def share_cells(shares: Mapping[str, Estimate], *, glue: str = "\n") -> list[str]:
+    """Return the share of each label with its interval; of a bound the one label that it is of."""
+    if GOOD in shares and shares[GOOD].bound:
+        return [*[NONE] * (len(LABELS) - 1), percent(shares[GOOD])]
+    return percents([shares.get(label) for label in LABELS], glue=glue)
 
 
 def _levels(summary: RunSummary) -> list[LevelRow]:
@@ -172,8 +179,9 @@ def describe_bounds(shares: Mapping[str, Estimate]) -> list[str]:
     lines = []
     for kind, side, bound in (("at least", "above", "a lower"), ("at most", "below", "an upper")):
         if names := [name for name, share in shares.items() if share.bound == kind]:
-            reason = f"the judge places {'it' if len(names) == 1 else 'them'} {side} every model people rated"
-            lines.append(f"{listed(names)}: {reason}, so only {bound} bound is known.")
+            scores = "scores" if len(names) == 1 else "score"
+            only = f"so only {bound} bound is known"
+            lines.append(f"{listed(names)} {scores} {side} every model with human ratings, {only}.")
     return lines
 
 
@@ -242,7 +250,7 @@ def _share_table(summary: RunSummary) -> Table:
         rows.append(
             row(
                 model.name,
-                *(percent(model.printed_shares.get(label), glue="\n") for label in LABELS),
+                *share_cells(model.printed_shares),
                 *([percent(own.value if own else None)] if is_corrected else []),
                 show(model.fit.estimate, glue="\n") if model.fit else NONE,
                 model.judged,

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from empathy_judge.data.text import AnyEstimate, ends_of, printable, printable_lines
+from empathy_judge.data.text import AnyEstimate, bound_of, ends_of, printable, printable_lines
 from empathy_judge.reports.page import Page, Table
 
 NARROWEST: Final = 8  # columns that words, such as the name of a row, may be folded into, and no fewer
@@ -65,20 +65,25 @@ def print_text(screen: Console, text: str, style: str = "") -> None:
 
 
 def bar(share: AnyEstimate, width: int, *, encoding: str = "utf-8") -> str:
-    """Draw a share from 0 to 1 with its interval as text; empty where there is none.
+    """Draw a share from 0 to 1 with its interval as text, open where it is a bound; empty without either.
 
     >>> bar({"value": 0.5, "low": 0.25, "high": 0.75}, 9), bar(0.0, 4, encoding="ascii"), bar(None, 2)
     ('··├─●─┤··', 'o...', '')
+    >>> bar({"value": None, "low": 0.0, "high": 0.5, "bound": "at most"}, 5)
+    '──┤··'
     """
-    value, low, high = ends_of(share)
-    if value is None or not isfinite(value):
+    (value, low, high), bound = ends_of(share), bound_of(share)
+    is_known = value is not None and isfinite(value)
+    if not is_known and not bound:
         return ""
     left, line, right, dot, empty = "├─┤●·" if encoding.lower().startswith("utf") else "|-|o."
+    left, right = (line if bound == "at most" else left), (line if bound == "at least" else right)
     cells = [empty] * width
     if low is not None and high is not None:
         start, stop = (round(end * (width - 1)) for end in (low, high))
         cells[start : stop + 1] = [left, *[line] * (stop - start - 1), right][: stop - start + 1]
-    cells[round(value * (width - 1))] = dot
+    if value is not None and is_known:
+        cells[round(value * (width - 1))] = dot
     return "".join(cells)
 
 

@@ -43,11 +43,17 @@ class ScoreBody(StrictModel):
 
 
 class SharesBody(StrictModel):
-    """Judgments as `/v1/score` returned them, their `unit`, and the random `seed` of the intervals."""
+    """Judgments as `/v1/score` returned them, their `unit`, and the random `seed` of the intervals.
+
+    With `baseline`, one of the models, the answer has `pairs`: each other model compared with it, where a
+    model that is worse by no more than `max_drop` points is at least as good.
+    """
 
     judgments: Objects
     unit: Unit | None = None
     seed: int = Field(default=0, ge=0, lt=2**32)
+    baseline: str | None = None
+    max_drop: float = Field(default=10.0, gt=0, lt=100)
 
 
 class ErrorBody(BaseModel):
@@ -203,7 +209,8 @@ class JudgmentService:
 
     async def shares(self, request: Request, body: SharesBody) -> Response:
         """Aggregate judgments into the shares of each model."""
-        task = Task(partial(self.of_unit(body.unit).shares, body.judgments, seed=body.seed))
+        how = body.model_dump(exclude={"judgments", "unit"})
+        task = Task(partial(self.of_unit(body.unit).shares, body.judgments, **how))
         (summary,) = await self.run(request, [task])
         return _send_json(summary)
 

@@ -7,14 +7,18 @@ from threading import Lock
 from typing import Any
 
 from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
+from empathy_judge.calibration.comparison.compare_runs import EXIT_CODES, compare_judgments
+from empathy_judge.calibration.comparison.differences import Difference
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.rated_range import OutsideCount, say_outside
 from empathy_judge.data.readers.file_formats import Row
-from empathy_judge.data.records import LABELS, REPLY, Exchange, Judgment
+from empathy_judge.data.records import LABELS, REPLY, Exchange, Judgment, to_plain
 from empathy_judge.data.tables import make_record, to_row
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.explanation import count_judgments, explain
 from empathy_judge.judge.scoring import summarize
+from empathy_judge.reports.comparison.pair_sentences import describe_pair
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
@@ -76,10 +80,26 @@ class ServedJudge:
         explanation = explain(self.judge, exchange, whole=judgment, threads=1)
         return {**to_row(judgment), "parts": explanation.as_row()["parts"]}
 
-    def shares(self, rows: Iterable[Row], *, seed: int = 0) -> dict[str, Any]:
-        """Aggregate judgments, given as rows, into the summary that `score` writes of a run."""
-        judgments = [_read_judgment(row, f"judgments.{index}") for index, row in enumerate(rows)]
-        return summarize(lambda: judgments, self.judge, self.calibration, seed=seed)[0].as_dict()
+    def shares(
+        self, judgments: Iterable[Row], *, seed: int = 0, baseline: str | None = None, max_drop: float = 10.0
+    ) -> dict[str, Any]:
+        """Aggregate judgments, given as rows, into the summary that `score` writes of a run.
+
+        With a `baseline`, each other model is compared with it, as `compare` does.
+        """
+        read = [_read_judgment(row, f"judgments.{index}") for index, row in enumerate(judgments)]
+        summary = summarize(lambda: read, self.judge, self.calibration, seed=seed)[0].as_dict()
+        if baseline is None:
+            return summary
+        drop = max_drop / 100
+        pairs = compare_judgments(read, self.calibration, baseline=baseline, max_drop=drop)
+        return {**summary, "pairs": [self._write_pair(pair) for pair in pairs]}
+
+    def _write_pair(self, pair: Difference) -> dict[str, Any]:
+        names = ("one", "other", "verdict", "probability", "at_least")
+        plain = to_plain({name: getattr(pair, name) for name in names})
+        said = describe_pair(pair, ComparisonSettings().margin, self.judge.unit)
+        return {**plain, "exit_code": EXIT_CODES[pair.verdict], "sentence": said}
 
 
 def _read_judgment(row: Row, place: str) -> Judgment:

@@ -22,11 +22,11 @@ from empathy_judge.calibration.comparison.verdicts import Verdict
 from empathy_judge.calibration.shares.tally import replies_digest
 from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.judgments import Judged, make_ids_unique, read_judged_runs
+from empathy_judge.data.judgments import Judged, JudgedRun, make_ids_unique, read_judged_runs
 from empathy_judge.data.rated_range import RatedRange, find_outside
 from empathy_judge.data.rating_files.rated_inputs import read_people
 from empathy_judge.data.rating_files.sheet import RatingSheet, SheetOptions
-from empathy_judge.data.records import UNNAMED_MODEL
+from empathy_judge.data.records import UNNAMED_MODEL, Judgment
 from empathy_judge.data.tables import validate
 
 MOST_RANKED: Final = 20  # models with a probability of being the best
@@ -167,16 +167,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     choice = judged_models.find_calibration_of_runs(
         runs, request.calibration, weights=request.weights, today=today
     )
-    settings = ComparisonSettings(
-        margin=request.margin,
-        max_drop=request.max_drop,
-        design_effect=published_models.USUAL_DESIGN_EFFECT,
-        are_variants=request.are_variants,
-    )
-    if calibration := choice.calibration:
-        models = {name: _with_known(model, calibration) for name, model in models.items()}
-        lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
-        settings = replace(settings, calibrated=lines, design_effect=effect or settings.design_effect)
+    models, settings = _apply(choice.calibration, models, request)
     levels = sorted(  # by the share of Good, the largest first; those without one last
         (judged_models.compared_level(model, settings) for model in models.values()),
         key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),
@@ -203,7 +194,9 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         pairs=differences(pairs, settings),
         has_baseline=bool(baselines),
         unrated_models=tuple(
-            name for name, model in models.items() if model.known_as not in calibrated and model.ppi is None
+            name
+            for name, model in models.items()
+            if model.known_as not in calibrated and model.known is None and model.ppi is None
         ),
         models_in_several_runs=tuple(
             name for name, count in times.items() if count > 1 and name != UNNAMED_MODEL
@@ -218,12 +211,42 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     )
 
 
+def compare_judgments(
+    judgments: Iterable[Judgment], choice: CalibrationChoice, *, baseline: str, max_drop: float
+) -> tuple[Difference, ...]:
+    """Compare the models of one judge's judgments with one of them."""
+    judged = Judged(name="", judgments=tuple(judgments))
+    models = judged_models.judged_models([JudgedRun(folder=Path(), label="", judged=judged, summary={})])
+    if baseline not in models:
+        raise UserError(f"no model {baseline!r} in these judgments; known: {', '.join(models)}")
+    request = ComparisonRequest(paths=(), max_drop=max_drop)
+    models, settings = _apply(choice.calibration, models, request)
+    return differences([(models[name], models[baseline]) for name in models if name != baseline], settings)
+
+
+def _apply(
+    calibration: Calibration | None, models: Mapping[str, JudgedModel], request: ComparisonRequest
+) -> tuple[dict[str, JudgedModel], ComparisonSettings]:
+    """Return the models with the ratings that a calibration has of them, and what to compare them by."""
+    settings = ComparisonSettings(
+        margin=request.margin,
+        max_drop=request.max_drop,
+        design_effect=published_models.USUAL_DESIGN_EFFECT,
+        are_variants=request.are_variants,
+    )
+    if calibration is None:
+        return {**models}, settings
+    lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
+    settings = replace(settings, calibrated=lines, design_effect=effect or settings.design_effect)
+    return {name: _with_known(model, calibration) for name, model in models.items()}, settings
+
+
 def _with_known(model: JudgedModel, calibration: Calibration) -> JudgedModel:
     """Return the model with its shares from the calibration, where that rated these very replies."""
     if model.ppi is not None:
         return model
     replies = replies_digest(sum(int(content, 16) for content in model.contents))
-    return replace(model, known=calibration.rated_shares(model.known_as, replies))
+    return replace(model, known=calibration.rated_shares(replies))
 
 
 def _few_raters(models: Iterable[JudgedModel]) -> str | None:

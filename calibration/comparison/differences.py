@@ -490,11 +490,12 @@ def people_needed(
     None where it is more than `MOST_RATINGS`, or unknown.
     """
     judged = [model for model in (one, other) if isinstance(model, JudgedModel)]
+    size = max(settings.margin, abs(np.nan_to_num(item.good.order)))
     if item.how == "judge":
         have = min(len(model.rated.judged) for model in judged)
-        total = _prompts(settings.margin, item.error, have)
+        total = _prompts(size, item.error, have)
         return max(1, math.ceil(total - have)) if math.isfinite(total) else None
-    if item.how == "refused" and settings.calibrated is None:
+    if item.how == "refused":
         return None
     have = min(len(model.rated.item) for model in judged)
     shares = [float(model.rated.judged[:, -1].mean()) for model in judged if len(model.rated.judged)]
@@ -504,7 +505,6 @@ def people_needed(
         ends = other.shares[GOOD].interval
         known, crossed = ((ends.high - ends.low) / 2 / NORMAL) ** 2 if ends else math.inf, 1.0
     variance = share * (1 - share) * _design_effect(judged, settings) * crossed
-    size = max(settings.margin, abs(np.nan_to_num(item.good.order)))
     total = verdicts.ratings_of_each(size, variance=variance, sides=len(judged), known=known)
     ratings = len(judged) * (total - have)
     return max(1, math.ceil(ratings / verdicts.RATINGS_EACH)) if ratings <= MOST_RATINGS else None

@@ -16,7 +16,7 @@ import numpy as np
 
 from empathy_judge.calibration import artifact
 from empathy_judge.calibration.artifact import CalibrationChoice
-from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
+from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast, widen_certain
 from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
 from empathy_judge.calibration.prompt_fit import MANY_REPEATS, PromptFit
@@ -166,7 +166,7 @@ def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
         ends = contrast(values, ones, prompts).estimate().interval
         # An interval by t may leave the scale where shares are near its ends.
         ends = ends and Interval(max(0.0, ends.low), min(1.0, ends.high))
-        shares[label] = Estimate(float(values.mean()), ends)
+        shares[label] = widen_certain(Estimate(float(values.mean()), ends), rated.prompt_count)
     return shares
 
 

@@ -148,7 +148,7 @@ class Standing:
     margin: float
     verdict: Verdict
     more: int | None = None  # ratings by the same people that would settle it, if any number would
-    people: int | None = None  # else raters who rate as much each
+    people: int | None = None  # raters who rate as much each that would
 
     @property
     def better(self) -> str | None:
@@ -165,11 +165,9 @@ class Standing:
             return f"settled: {self.better} is better"
         if self.verdict == "similar":
             return f"settled: similar within {100 * self.margin:g} points"
-        if self.more is not None:
-            return f"about {self.more} more ratings by these raters are needed"
-        if self.people is not None:
-            return f"about {self.people} more raters are needed"
-        return "too few ratings to estimate how many more are needed"
+        ways = [f"{self.people} more people who rate as many each"] if self.people else []
+        ways += [f"{self.more} more ratings by these people"] if self.more else []
+        return f"open; needed: about {' or '.join(ways)}" if ways else "open; too few ratings to plan by"
 
 
 def standing(
@@ -200,9 +198,11 @@ def standing(
         better: Verdict = "better" if value > 0 else "worse"
         return replace(pair, verdict=better if is_better[0] else "similar")
     times, people = (_needed(spread, value, alpha, margin, kind) for kind in ("times", "people"))
-    if times is not None:
-        return replace(pair, more=round_up(max(1, pair.ratings * (times - 1))))
-    return replace(pair, people=None if people is None else round_up(max(1, raters * (people - 1))))
+    return replace(
+        pair,
+        more=None if times is None else round_up(max(1, pair.ratings * (times - 1))),
+        people=None if people is None else round_up(max(1, raters * (people - 1))),
+    )
 
 
 def describe_few_raters(raters: int, shares: Mapping[str, float]) -> str | None:

@@ -176,7 +176,7 @@ def correct_shares(
     """
     corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}
     for model, clusters in tally.sums.items():
-        if shares := calibration.rated_shares(model, replies_digest(tally.replies.get(model, 0))):
+        if shares := calibration.rated_shares(replies_digest(tally.replies.get(model, 0))):
             corrected[model] = shares
             continue
         # What was rated under this name then need not be what is judged now.

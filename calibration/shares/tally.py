@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from empathy_judge.calibration.bootstrap import mean_intervals, resample_clusters
+from empathy_judge.calibration.cluster import widen_certain
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.records import LABELS, Judgment
 
@@ -101,7 +102,8 @@ def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -
             means = (sums.sum(axis=0) / counts.sum()).tolist()
             intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
             estimates = map(Estimate, means, intervals or (None,) * len(LABELS))
-            shares = dict(zip(LABELS, estimates, strict=True))
+            widened = (widen_certain(item, len(counts)) for item in estimates)
+            shares = dict(zip(LABELS, widened, strict=True))
         models.append(
             JudgedShares(
                 model=model,

@@ -77,7 +77,7 @@ def read_rated_judges(
     replies = Replies((item for run in judged for item in run.judgments), texts.values())
     sheet = read_sheet(ratings, reading, replies=replies, target=scale)
     pooled = (
-        f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
+        f"{listed(item.source.split('+'))} were scored by {item.name}" for item in judged if item not in every
     )
     return RatedJudges(
         judges=tuple(judged),

@@ -71,6 +71,10 @@ class RatingSheet:
     notes: tuple[str, ...] = ()
 
 
+class UnknownReply(UserError):
+    """A rating of a reply that was not passed."""
+
+
 class Replies:
     """The replies that ratings may be about: by id, by their content, or by their texts."""
 
@@ -124,7 +128,7 @@ class Replies:
         named = [key for key, name in found.items() if model is None or name in (str(model), UNNAMED_MODEL)]
         if not named:
             where = "" if self.has_texts else "; a run has no texts: pass its replies with --exchanges FILE"
-            raise UserError(f"response: no judged reply has this prompt and response{where}")
+            raise UnknownReply(f"response: no judged reply has this prompt and response{where}")
         if len(named) > 1:
             raise UserError(
                 f"response: {', '.join(map(repr, named[:SHOWN]))} have this prompt and response;"
@@ -252,12 +256,19 @@ class _RatingTable:
         ids, replies = [name_text(row.get("id")) for _, row, _ in known], self.replies
         # If no id of the file is a reply's, texts may still identify it.
         by_id = not self.has_texts or replies is None or any(map(replies.knows, ids))
-        make, ratings = make_record(Rating), []
+        make, ratings, unknown = make_record(Rating), [], list[BadRow]()
         for line, row, raw in known:
             try:
                 ratings.append(make(line, self._rating_row(row, scale, cut, by_id)))
+            except UnknownReply as problem:
+                unknown.append(BadRow(self.path, line, str(problem), raw))
             except UserError as problem:
                 self.on_bad(BadRow(self.path, line, str(problem), raw))
+        for bad in unknown if not ratings else ():
+            self.on_bad(bad)
+        others = len(unknown) + sum(not (replies is None or replies.knows(item.id)) for item in ratings)
+        if ratings and others:
+            self.note(f"{others:,} ratings are of replies that were not passed, and are left out")
         if "rater" not in self.columns:
             self._check_once(ratings)
         if self.by_text:

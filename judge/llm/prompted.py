@@ -142,8 +142,8 @@ class PromptedJudge(LanguageModelJudge):
         """Report how many labels came without probabilities."""
         given = [item.probabilities for item in judgments if item.probabilities and self.chat.logprobs]
         certain = sum(max(weights.values()) == 1 for weights in given)
-        labels = f"{certain:,} of {len(given):,} labels count as certain"
-        return [f"{labels}: the server returned no logprobs for them."] if certain else []
+        labels = f"{certain:,} of {len(given):,} labels"
+        return [f"The server gave no probabilities for {labels}: each counts as 100%."] if certain else []
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         messages = self.form.messages(self.delimit(exchange).text)

@@ -47,7 +47,8 @@ def say_verdict(report: CalibrationReport) -> list[str]:
 
 def _best_judges(report: CalibrationReport) -> list[RunRow]:
     """Return the judges within the interval of the best one, the best first; empty without one."""
-    judges = [run for run in report.runs if run.kind == "judge" and isfinite(_kappa(run, report).value)]
+    judges = [run for run in report.runs if run.kind == "judge" and run.name not in RIVALS]
+    judges = [run for run in judges if isfinite(_kappa(run, report).value)]
     judges.sort(key=lambda run: -_kappa(run, report).value)
     ends = _kappa(judges[0], report).interval if judges else None
     if ends is None or any(reached.value >= ends.low for _, reached in rivals(report)):
@@ -79,7 +80,7 @@ def say_choice(report: CalibrationReport) -> list[str]:
         are = f"{listed([run.name for run in others])} {'is' if len(others) == 1 else 'are'}"
         rest = f"{are} within its confidence interval{' and not cheaper' * is_priced}"
     else:
-        rest = "no other judge is within its confidence interval"
+        rest = "all other judges agree significantly less"
     kappa = show(_kappa(best, report))
     return [f"{best.name} agrees with your raters best (weighted kappa {kappa}); {rest}."]
 
@@ -101,6 +102,8 @@ def say_headline(report: CalibrationReport) -> str:
 def _headline(report: CalibrationReport) -> str:
     data = report.data
     kappa = report.agreement.metrics[report.headline]
+    if what := RIVALS.get(report.judge.name):
+        return f"Do not use it as a judge: it is {what}, a baseline that judges are compared with."
     if not isfinite(kappa.value):
         return f"Do not rely on it yet: {FEW_MINORITY}."
     if kappa.interval is None:
@@ -111,16 +114,16 @@ def _headline(report: CalibrationReport) -> str:
         return f"Do not rely on it yet: on your {data.ratings:,} ratings it agrees {than} than {name}."
     if data.population != "general":
         return f"Do not generalize to people at large yet: only {count_people(data.raters)} rated."
-    rated = f"Use it for the {len(data.models):,} rated models only"
+    rated = f"Use it only for the {len(data.models):,} models you rated"
     new = _new_models(report)
     if new is None:
         return f"{rated}."
     if new.covered < HOLDS * new.tried:
         missed = new.tried - new.covered
         return f"{rated}: its interval missed the human level on {missed} of {new.tried} models left out."
-    precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     if new.half > USEFUL * (1 if data.has_shares else len(data.scale) - 1):
-        return f"{rated}: {precision} only."
+        return f"{rated}. For other models its error can be {_reach(report, new)}."
+    precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     return f"Use it for models, not for single {NOUNS[report.judge.unit]}: {precision}."
 
 
@@ -178,6 +181,8 @@ def refuse_part(report: CalibrationReport) -> str | None:
 
 
 def _say_use(report: CalibrationReport) -> str:
+    if report.judge.name in RIVALS:
+        return "No."
     if _unbeaten(report) or not isfinite(report.agreement.metrics[report.headline].value):
         return "Not by itself: use human ratings where they exist."
     if report.data.population != "general":
@@ -259,8 +264,8 @@ def _say_bias(report: CalibrationReport) -> str:
     hidden = [item.audit for item in report.findings if item.verdict == "could not have been found"]
     if hidden:
         sentences.append(
-            f"{len(hidden)} of {len(report.findings)} biases are undetectable with these ratings "
-            f"({', '.join(sorted(set(hidden)))})."
+            f"Too few ratings to test {len(hidden)} of {len(report.findings)} biases"
+            f" ({', '.join(sorted(set(hidden)))})."
         )
     return " ".join(sentences) or "No bias that matters was found, and one would have been detected."
 

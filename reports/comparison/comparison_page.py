@@ -1,5 +1,6 @@
 """A comparison of judged models: its page, its JSON values, its JUnit checks, and what a terminal shows."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, REPLY, Exchange, to_plain
 from empathy_judge.data.rubric import in_words
 from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, printable, show
+from empathy_judge.judge.scoring import CAVEAT
 from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
 from empathy_judge.reports.comparison.pair_sentences import (
     describe_certainty,
@@ -32,7 +34,14 @@ from empathy_judge.reports.comparison.pair_sentences import (
 )
 from empathy_judge.reports.outputs import CheckOutcome
 from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of
-from empathy_judge.reports.score_output import LevelRow, describe_bounds, level_table, reference_rows
+from empathy_judge.reports.score_output import (
+    LevelRow,
+    describe_bounds,
+    level_table,
+    name_ends,
+    reference_rows,
+    share_cells,
+)
 from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
 MOST_NAMED = 6
@@ -44,11 +53,9 @@ SHOWN = 3  # prompts of a comparison of two, on a terminal
 LETTERS = 150  # of a reply on a terminal
 KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone"))
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
-BASES_NOTE = (
-    "by: line, the judge corrected through calibrated models; ratings, human ratings of this model; both, the"
-    " two together; judge, the judge's own share, uncorrected. fit: chance that a reply is closer to its own"
-    " prompt than to another."
-)
+BASED_ON = {"line": "calibrated judge", "both": "ratings and judge", "judge": "judge alone"}
+FIT_NOTE = "responds to prompts: the chance that a reply is closer to its own prompt than to another."
+RANK_NOTE = "rank: models of one rank cannot be separated. best: the probability of the highest Good share."
 
 
 def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
@@ -106,10 +113,7 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         if level.fit is not None:
             yield from (f"{level.model}: {message}." for message in fit_messages(level.fit))
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
-        yield (
-            f"Not corrected ({compared.calibration.note}): the shares are the judge's own, and intervals"
-            f" cover only the choice of {PROMPT_NOUNS[unit]}. The judge's error on these models is unknown."
-        )
+        yield f"Not corrected ({compared.calibration.note}): the shares are the judge's own. {CAVEAT[unit]}"
     if calibration is not None:
         if compared.unrated_models:
             rated = len(calibration.models)
@@ -191,7 +195,9 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
             )
         )
     sections.append(Section(name="next", title="What to do next", points=tuple(next_steps(compared))))
-    sections.append(Section(name="notes", title="How to read this", points=(*notes(compared), BASES_NOTE)))
+    keys = [FIT_NOTE] if any(level.fit for level in compared.models) else []
+    keys += [RANK_NOTE] if len(compared.best) > 2 else []
+    sections.append(Section(name="notes", title="How to read this", points=(*notes(compared), *keys)))
     names = f"{compared.pairs[0].one} and {compared.pairs[0].other}"
     return Page(
         kind="Comparison",
@@ -214,9 +220,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
     if len(compared.pairs) == 1:
         (pair,) = compared.pairs
         yield f"{headline(pair, compared.margin)}."
-        figures = describe_difference(pair)
-        is_name = figures.startswith((pair.one, pair.other))  # which is written as it is
-        yield f"{figures if is_name else figures[0].upper() + figures[1:]}."
+        if figures := describe_difference(pair):
+            yield f"{figures[0].upper() + figures[1:]}."
         sentences = (describe_unscored(pair, unit), describe_certainty(pair), describe_wins(pair, unit))
         yield from filter(None, sentences)
         return
@@ -231,7 +236,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         if {pair.one, pair.other} & set(compared.unresponsive) and not compared.has_baseline:
             continue  # the ranking names them
         more = filter(None, (describe_unscored(pair, unit), describe_wins(pair, unit)))
-        yield " ".join([f"{headline(pair, compared.margin)}; {describe_difference(pair)}.", *more])
+        said = filter(None, (headline(pair, compared.margin), describe_difference(pair)))
+        yield " ".join([f"{'; '.join(said)}.", *more])
 
 
 def ranking(compared: ComparedRuns) -> str:
@@ -247,9 +253,7 @@ def ranking(compared: ComparedRuns) -> str:
         best = [f"{name} {probability(chance)}" for name, chance in chances]
         parts.append(f"probability of being the best: {listed(best)}")
     if names := compared.unresponsive:
-        parts.append(
-            f"{listed(list(names))} {'does' if len(names) == 1 else 'do'} not respond to the prompts"
-        )
+        parts[:0] = [f"The {NOUNS[compared.judge.unit]} of {listed(names)} do not respond to their prompts"]
     return f"{'; '.join(parts)}."
 
 
@@ -274,6 +278,11 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     if not open_pairs:
         yield "Every comparison is settled. Compare again when a model changes."
         return
+    if names := compared.unresponsive:
+        yield f"Check the {NOUNS[unit]} of {listed(names)}: they do not respond to their prompts."
+        open_pairs = [pair for pair in open_pairs if not {pair.one, pair.other} & set(names)]
+        if not open_pairs:
+            return
     if any(pair.is_withheld for pair in open_pairs):
         yield f"Score {NOUNS[unit]} that the judge can read: `unscored` in judgments.jsonl has the reasons."
     if any(model.judged < LEAST_REPLIES for model in compared.models):
@@ -312,7 +321,8 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     lines = []
     for pair in pairs:
         people = () if pair.how == "judge" else (Mark("people", pair.good),)
-        name, figure = f"{pair.one} \N{EN DASH} {pair.other}", points(pair.good.value)
+        name = f"{pair.one} \N{EN DASH} {pair.other}"
+        figure = points(pair.good if pair.bound else pair.good.value)
         lines.append(Line(name=name, figure=figure, marks=(*people, Mark("judge", pair.judge))))
     yield dot_plot(
         "Difference of the Good shares, points",
@@ -345,20 +355,28 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
 def _level_table(compared: ComparedRuns) -> Table:
     is_rated = bool(compared.baselines) or any(model.ratings for model in compared.models)
     has_fit = any(model.fit for model in compared.models)
+    ranks = {name: rank for rank, tier in enumerate(compared.tiers, start=1) for name in tier}
+    is_ranked = len(compared.best) > 2
     rows = []
     for model in compared.models:
-        shares = [_share(model, label, glue="\n") for label in LABELS]
+        own = {name: Estimate(share.value, None) for name, share in model.shares.items()}
+        shares = share_cells(own if model.how == "judge" else model.shares)
         fit = (show(model.fit.estimate if model.fit else None, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
-        basis = UNDEFINED if model.how == "refused" else model.how
-        rows.append(row(model.model, *shares, *fit, model.judged, *rated, basis))
+        best = probability(compared.best.get(model.model, math.nan))
+        order = (str(ranks.get(model.model, "")), best) if is_ranked else ()
+        basis = UNDEFINED if model.how == "refused" else BASED_ON.get(model.how, model.how)
+        rows.append(row(model.model, *shares, *order, *fit, model.judged, *rated, basis))
     for study in compared.baselines:
-        shares = [percent(study.shares[label], glue="\n") for label in LABELS]
-        rows.append(row(study.name, *shares, *([""] if has_fit else []), "", study.ratings, "people"))
-    columns = (*(["fit"] if has_fit else []), "judged", *(["rated"] if is_rated else []))
-    head = ("model", *LABELS, *columns, "by")
+        empty = [""] * (2 * is_ranked + has_fit)
+        rows.append(row(study.name, *share_cells(study.shares), *empty, "", study.ratings, "ratings"))
+    noun = NOUNS[compared.judge.unit]
+    columns = {"rank": is_ranked, "best": is_ranked, "responds to\nprompts": has_fit, noun: True}
+    columns |= {"ratings": is_rated, "based on": True}
+    head = ("model", *LABELS, *(name for name, is_shown in columns.items() if is_shown))
+    ends = name_ends([level.shares[GOOD] for level in compared.models if level.shares])
     return Table(
-        caption=f"Estimated % of {NOUNS[compared.judge.unit]}, with 95% CI",
+        caption=f"Estimated % of {noun}, with {ends}",
         head=head,
         rows=tuple(rows),
         words=frozenset({0, len(head) - 1}),
@@ -386,8 +404,9 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
             del columns[column]
     if all(pair.how == "judge" for pair in pairs):
         del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference
+    ends = name_ends([pair.good for pair in pairs if pair.shares])
     return table_of(
-        pairs, columns, caption="Differences in points, with 95% CI", words=frozenset({0, len(columns) - 1})
+        pairs, columns, caption=f"Differences in points, with {ends}", words=frozenset({0, len(columns) - 1})
     )
 
 

@@ -17,6 +17,7 @@ from empathy_judge.calibration.comparison.verdicts import (
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, interval, p_value, points
 
+UNKNOWN_SIZE = "by an unknown number of points"
 BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
@@ -29,7 +30,9 @@ BASES = {
 def describe_pair(pair: Difference, margin: float, unit: str) -> str:
     """Return the verdict with its figures, and what would settle it where it is open."""
     figures = describe_difference(pair)
-    if math.isfinite(pair.p_holm) and not pair.bound:
+    if not figures:
+        return f"{headline(pair, margin)}."
+    if math.isfinite(pair.p_holm) and pair.how in ("ratings", "judge"):
         figures += f", {_p(pair.p_holm)}"
         if pair.p < ALPHA <= pair.p_holm:
             figures += f" ({_p(pair.p)} before Holm's adjustment)"
@@ -61,6 +64,10 @@ def headline(pair: Difference, margin: float) -> str:
     """Return which model is better and how probable that is, without a full stop."""
     if pair.how == "same":
         return f"{pair.one} and {pair.other}: the replies are the same"
+    if pair.reason is not None:
+        named = pair.reason.startswith((pair.one, pair.other))  # names are written as they are
+        reason = pair.reason if named else pair.reason[0].upper() + pair.reason[1:]
+        return f"{reason}: no verdict on {pair.one} and {pair.other}"
     if pair.verdict == "similar":
         return f"{pair.one} and {pair.other} are similar, within {100 * margin:g} points"
     pair, chance = favored(pair), probability(favored(pair).probability)
@@ -104,9 +111,9 @@ def favored(pair: Difference) -> Difference:
 
 
 def describe_difference(pair: Difference) -> str:
-    """Return the difference of the Good shares, from the model that the verdict favors."""
+    """Return the difference of the Good shares, from the model that the verdict favors; empty without one."""
     if not pair.shares:
-        return pair.reason or UNDEFINED
+        return ""
     if pair.how == "same":
         return "difference 0"
     pair = favored(pair)
@@ -115,7 +122,7 @@ def describe_difference(pair: Difference) -> str:
     if ends and pair.bound:
         end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
         is_known = (end > 0) == (side == "more")
-        text = f"Good share {points(end)} points or {side}" if is_known else "by an unknown number of points"
+        text = f"Good share {points(end)} points or {side} (95% bound)" if is_known else UNKNOWN_SIZE
     elif ends:
         text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
     return f"{text}, {BASES[pair.how]}"
@@ -150,21 +157,17 @@ def describe_certainty(pair: Difference) -> str:
 
 def describe_needed(pair: Difference, margin: float, unit: str) -> str:
     """Return how much more data would settle this pair; empty where unknown."""
-    if pair.verdict in SETTLED:
+    if pair.verdict in SETTLED or pair.how == "refused":
         return ""
-    size = max(100 * margin, abs(100 * pair.good.order)) if pair.shares else 100 * margin
-    if pair.unit == "prompts":
-        if pair.needed is None:
-            return ""
-        more = f"About {round_up(pair.needed):,} more {PROMPT_NOUNS[unit]} would detect a difference of"
-        return f"{more} {100 * margin:g} points with 80% power."
     if pair.needed is None:
-        return "" if pair.how == "refused" else "They are too close for a vote of fewer than 50 people."
-    half = f", all of {pair.one}" if is_published(pair.other) else ", half of each model"
-    return (
-        f"About {round_up(pair.needed):,} more people who rate {RATINGS_EACH} {NOUNS[unit]} each{half}, would"
-        f" find a difference of {size:.0f} points in 4 of 5 cases."
-    )
+        return "" if pair.unit == "prompts" else "They are too close for a vote of fewer than 50 people."
+    size = max(100 * margin, abs(100 * pair.good.order))
+    what = f"{PROMPT_NOUNS[unit]}"
+    if pair.unit == "people":
+        half = f"all of {pair.one}" if is_published(pair.other) else "half of each model"
+        what = f"people who rate {RATINGS_EACH} {NOUNS[unit]} each, {half},"
+    more = f"About {round_up(pair.needed):,} more {what}"
+    return f"{more} would find a difference of {size:.0f} points in 4 of 5 cases."
 
 
 def _p(value: float) -> str:

@@ -138,7 +138,7 @@ def test_a_server_by_its_url_gets_no_key_but_its_own(
         assert server.calls[-1].headers["authorization"] == "Bearer sk-of-the-server"
         assert not openai.calls
         assert (server.calls[0].body["model"], done.summary.judge) == ("org/tiny", "tiny")
-        assert "80 of 80" in done.summary.report[0] and "no logprobs" in done.summary.report[0]
+        assert "no probabilities for 80 of 80" in done.summary.report[0]
 
 
 def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: ScriptedServer) -> None:

@@ -128,7 +128,6 @@ rate collect folder | `rate plan` makes one
 rate collect plan strange.csv | no column `task`
 rate plan replies.jsonl --out plan | another --out
 rate plan empty.jsonl --out other | no replies
-rate plan replies.jsonl --each 4 --out other | at least 5
 """
 CASES = [tuple(part.strip() for part in line.split(" | ")) for line in LINES.strip().splitlines()]
 

@@ -1,6 +1,7 @@
 """A model does not win, and passes no gate, by replies that the judge cannot score."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def compare(*paths: Path, calibration: str) -> tuple[int, dict[str, Any], str]:
     asked = run(*words, "--json")
     assert told.exit_code == asked.exit_code, told.output
     (pair,) = json.loads(asked.stdout)["pairs"]
-    assert pair["sentence"].partition(":")[0] in Path("page.html").read_text()
+    assert re.split("[:;]", pair["sentence"])[0] in Path("page.html").read_text()
     return asked.exit_code, pair, " ".join(told.stdout.split())
 
 

@@ -50,7 +50,7 @@ def test_score_notices_conversations_and_prints_a_level_without_an_interval() ->
     chats = [{**item, "messages": messages(KIND if n % 2 else STUCK)} for n, item in enumerate(about)]
     write("chats.jsonl", chats)
     printed = run("score", "chats.jsonl", "--judge", "length", "--out", "run", "--html", "page.html")
-    assert "without intervals" in printed and "95% CI" not in Path("page.html").read_text()
+    assert "Trust the order" in printed and "95% CI" not in Path("page.html").read_text()
     manifest, summary = (json.loads(Path(f"run/{name}.json").read_text()) for name in ("manifest", "summary"))
     assert (manifest["unit"], manifest["judge"]) == ("conversation", "conversation:length")
     (model,) = summary["models"]
