@@ -131,7 +131,7 @@ def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
         texts = ("--exchanges", "ada.jsonl", "--exchanges", "bea.jsonl")
         folders = [f"runs/{model}-{has_own_ids}" for model in MODELS]
         done = calibrate(*folders, sheet, *texts, code=0)
-        assert f"ada-{has_own_ids} and bea-{has_own_ids}: were scored by length" in done.stderr
+        assert f"ada-{has_own_ids} and bea-{has_own_ids} were scored by length" in done.stderr
         found = report()
         assert [row["name"] for row in found["runs"] if row["kind"] == "judge"] == ["length"]
         assert found["agreement"] == expected["agreement"] and found["models"] == expected["models"]
