@@ -7,9 +7,6 @@ from threading import Lock
 from typing import Any
 
 from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
-from empathy_judge.calibration.comparison.compare_runs import EXIT_CODES, compare_judgments
-from empathy_judge.calibration.comparison.differences import Difference
-from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.rated_range import OutsideCount, say_outside
 from empathy_judge.data.readers.file_formats import Row
@@ -18,7 +15,6 @@ from empathy_judge.data.tables import make_record, to_row
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.explanation import count_judgments, explain
 from empathy_judge.judge.scoring import summarize
-from empathy_judge.reports.comparison.pair_sentences import describe_pair
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
@@ -91,15 +87,20 @@ class ServedJudge:
         summary = summarize(lambda: read, self.judge, self.calibration, seed=seed)[0].as_dict()
         if baseline is None:
             return summary
-        drop = max_drop / 100
-        pairs = compare_judgments(read, self.calibration, baseline=baseline, max_drop=drop)
-        return {**summary, "pairs": [self._write_pair(pair) for pair in pairs]}
+        from empathy_judge.calibration.comparison.compare_runs import EXIT_CODES, compare_judgments
+        from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
+        from empathy_judge.reports.comparison.pair_sentences import describe_pair
 
-    def _write_pair(self, pair: Difference) -> dict[str, Any]:
-        names = ("one", "other", "verdict", "probability", "at_least")
-        plain = to_plain({name: getattr(pair, name) for name in names})
-        said = describe_pair(pair, ComparisonSettings().margin, self.judge.unit)
-        return {**plain, "exit_code": EXIT_CODES[pair.verdict], "sentence": said}
+        margin, names = ComparisonSettings().margin, ("one", "other", "verdict", "probability", "at_least")
+        pairs = [
+            {
+                **to_plain({name: getattr(pair, name) for name in names}),
+                "exit_code": EXIT_CODES[pair.verdict],
+                "sentence": describe_pair(pair, margin, self.judge.unit),
+            }
+            for pair in compare_judgments(read, self.calibration, baseline=baseline, max_drop=max_drop / 100)
+        ]
+        return {**summary, "pairs": pairs}
 
 
 def _read_judgment(row: Row, place: str) -> Judgment:

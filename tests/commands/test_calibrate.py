@@ -174,7 +174,9 @@ def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted
     bound = models["terse"]["corrected"]["Good"]
     assert bound["low"] == 0 < bound["high"] < good["high"] and bound["value"] is None
     assert f"{100 * bound['high']:.0f} or less" in done.stdout
-    assert "terse scores below every model with human ratings, so only an upper bound" in " ".join(done.stdout.split())
+    assert "terse scores below every model with human ratings, so only an upper bound" in " ".join(
+        done.stdout.split()
+    )
     assert f"calibration {calibration.digest[:12]} applies" in done.stdout
 
 
