@@ -491,6 +491,8 @@ def people_needed(
     """
     judged = [model for model in (one, other) if isinstance(model, JudgedModel)]
     size = max(settings.margin, abs(np.nan_to_num(item.good.order)))
+    if item.how == "judge" and item.p_holm < verdicts.ALPHA:
+        return None
     if item.how == "judge":
         have = min(len(model.rated.judged) for model in judged)
         total = _prompts(size, item.error, have)

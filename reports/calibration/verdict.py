@@ -1,6 +1,6 @@
 """The verdict of a calibration in sentences, the most important first; each follows from an interval."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from empathy_judge.calibration.agreement.metrics import FEW_MINORITY
 from empathy_judge.calibration.bias import Finding
 from empathy_judge.calibration.estimate import LEAST_RATERS, THESE_RATERS_ONLY, Estimate
 from empathy_judge.calibration.fit import CalibrationReport, RunRow
-from empathy_judge.calibration.shares.transport import LEAST_MODELS
+from empathy_judge.calibration.shares.transport import LEAST_MODELS, CalibratedModels, fit_line
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS
 from empathy_judge.data.rubric import in_words
@@ -18,6 +18,7 @@ NAMED = 4  # of several biases or models
 STEPS = 3  # to take next
 TRIED = LEAST_MODELS + 1  # rated models: a line is left when one is left out
 ORDERED = 4  # models from which on their order says anything
+WIDER = 1.25  # times the spread of the shipped models, from which on the reason is printed
 USEFUL = 0.2  # of the whole scale: a level known less exactly is of no use
 CLOSE = 0.05  # difference of kappas that counts as equal
 HOLDS = 0.7  # of the left-out models inside their intervals, of which there are few
@@ -236,20 +237,39 @@ def _reach(report: CalibrationReport, new: NewModels) -> str:
     return f"about {SHARES * new.half:.1f} points" if report.data.has_shares else f"about {new.half:.2f}"
 
 
+def _line(report: CalibrationReport) -> CalibratedModels:
+    return report.models.calibrated[report.data.columns[-1]]
+
+
 def _say_models(report: CalibrationReport) -> str:
-    names, new = report.data.models, _new_models(report)
+    count, new = _line(report).count, _new_models(report)
     if new is not None:
         unrated = (
             f"For an unrated model inside their range it estimates the {_level(report)} to within "
             f"{_reach(report, new)} either way (with each model left out in turn, {new.covered} of "
             f"{new.tried} intervals contain the human level)."
         )
-    elif len(names) >= LEAST_MODELS:
+    elif count >= LEAST_MODELS:
         unrated = f"Its precision on an unrated model cannot be measured: that takes {TRIED} rated models."
     else:
-        models = f"{len(names)} rated model{'s are' if len(names) != 1 else ' is'}"
+        models = f"{count} rated model{'s are' if count != 1 else ' is'}"
         unrated = f"It cannot estimate an unrated model yet: {models} too few for a calibration line."
-    return f"The rated ones: {_list(names)}. {unrated}"
+    return f"The rated ones: {_list(report.data.models)}. {' '.join([unrated, *say_base(report)])}"
+
+
+def say_base(report: CalibrationReport) -> Iterator[str]:
+    """Yield that the line has other people's models too, and the reason where intervals are wider for it."""
+    line = _line(report)
+    if line.base is None:
+        return
+    yield f"The line also goes through the {line.base.count} models of the shipped calibration."
+    spread = fit_line(line).model_sd
+    if spread > WIDER * fit_line(line.base).model_sd:
+        by = f"{SHARES * spread:.0f} points" if report.data.has_shares else f"{spread:.2f}"
+        yield (
+            f"Your models deviate from that line by about {by}, so intervals are wider than with the shipped"
+            " calibration."
+        )
 
 
 def _say_bias(report: CalibrationReport) -> str:
@@ -308,7 +328,7 @@ def _next_steps(report: CalibrationReport) -> list[str]:
     elif not steps:
         command = "empathy-judge score FILE --calibration calibration.json"
         steps.append(f"Score with it ({command}), until {report.calibration.expires}.")
-    if (missing := TRIED - len(data.models)) > 0:
+    if (missing := TRIED - _line(report).count) > 0:
         models = f"{missing} more model{'s' if missing > 1 else ''}"
         steps.append(f"Have {noun} by {models} rated, to estimate unrated models.")
     if report.ceiling.not_identifiable:

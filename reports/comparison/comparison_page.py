@@ -359,8 +359,7 @@ def _level_table(compared: ComparedRuns) -> Table:
     is_ranked = len(compared.best) > 2
     rows = []
     for model in compared.models:
-        own = {name: Estimate(share.value, None) for name, share in model.shares.items()}
-        shares = share_cells(own if model.how == "judge" else model.shares)
+        shares = share_cells(_with_end(model.shares, is_own=model.how == "judge"))
         fit = (show(model.fit.estimate if model.fit else None, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
         best = probability(compared.best.get(model.model, math.nan))
@@ -369,7 +368,9 @@ def _level_table(compared: ComparedRuns) -> Table:
         rows.append(row(model.model, *shares, *order, *fit, model.judged, *rated, basis))
     for study in compared.baselines:
         empty = [""] * (2 * is_ranked + has_fit)
-        rows.append(row(study.name, *share_cells(study.shares), *empty, "", study.ratings, "ratings"))
+        rows.append(
+            row(study.name, *share_cells(_with_end(study.shares)), *empty, "", study.ratings, "ratings")
+        )
     noun = NOUNS[compared.judge.unit]
     columns = {"rank": is_ranked, "best": is_ranked, "responds to\nprompts": has_fit, noun: True}
     columns |= {"ratings": is_rated, "based on": True}
@@ -381,6 +382,14 @@ def _level_table(compared: ComparedRuns) -> Table:
         rows=tuple(rows),
         words=frozenset({0, len(head) - 1}),
     )
+
+
+def _with_end(shares: Mapping[str, Estimate], *, is_own: bool = False) -> dict[str, Estimate]:
+    """Return the shares, of which Good keeps its interval; not where it is the judge's own."""
+    return {
+        name: share if name == GOOD and not is_own else Estimate(share.value, None)
+        for name, share in shares.items()
+    }
 
 
 def _share(level: ComparedLevel, label: str, *, glue: str = " ") -> str:
@@ -434,9 +443,7 @@ def _level_rows(compared: ComparedRuns) -> list[LevelRow]:
     rows = []
     for level in compared.models:
         is_own = level.how == "judge"  # whose interval covers the choice of prompts only
-        shares = {
-            name: Estimate(share.value, None) if is_own else share for name, share in level.shares.items()
-        }
+        shares = _with_end(level.shares, is_own=is_own)
         name = f"{level.model} (judge)" if is_own else level.model
         rows.append(LevelRow(name=name, shares=shares, count=f"{level.judged:,}"))
     rows += [LevelRow(name=study.name, shares=study.shares, count="study") for study in compared.baselines]

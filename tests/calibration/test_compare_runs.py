@@ -13,17 +13,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from empathy_judge.calibration.artifact import Calibration, write_calibration
+from empathy_judge.calibration.artifact import Calibration, RatedReplies, write_calibration
 from empathy_judge.calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest, compare
 from empathy_judge.calibration.estimate import estimate_of
 from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.shares.tally import replies_digest
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.records import Exchange, Rating, judgment_of, unscored
 from empathy_judge.data.runs import seal_run
 from empathy_judge.data.tables import write_rows
-from empathy_judge.reports.comparison.comparison_page import compared_runs_row, runs_page, verdict_sentences
+from empathy_judge.reports.comparison.comparison_page import (
+    compared_runs_row,
+    next_steps,
+    runs_page,
+    verdict_sentences,
+)
 from empathy_judge.reports.comparison.pair_sentences import describe_pair
 from empathy_judge.reports.render import as_markdown
 
@@ -310,3 +316,27 @@ def test_exit_codes_of_the_first_model(
     write_calibration(tmp_path / "calibration.json", calibration())
     compared = compared_runs(make_run("one", models, unfit=unfit), calibration=str(tmp_path))
     assert compared.exit_code == code, compared.pairs
+
+
+def test_replies_that_do_not_respond_come_first_and_nobody_is_asked_to_rate_them(make_run: Runs) -> None:
+    run = make_run("one", {"good": 0.7, "lost": 0.5}, unfit=["lost"])
+    compared = compare(ComparisonRequest(paths=(run,)), today=TODAY)
+    assert isinstance(compared, ComparedRuns)
+    first = next(verdict_sentences(compared))
+    assert first.startswith("The replies of lost do not respond to their prompts")
+    (step,) = next_steps(compared)
+    assert "lost" in step and compared.pairs[0].needed is None
+
+
+def test_a_copy_of_rated_replies_under_another_name_counts_as_rated(make_run: Runs, tmp_path: Path) -> None:
+    run = make_run("one", {"p": 0.7, "new": 0.5})
+    rows = [json.loads(line) for line in (run / "judgments.jsonl").read_text().splitlines()]
+    total = sum(int(row["content_digest"], 16) for row in rows if row["model"] == "p")
+    share = {"value": 0.5, "low": 0.45, "high": 0.55}
+    shares = {"Bad": share | {"value": 0.2}, "Okay": share | {"value": 0.3}, "Good": share}
+    rated = {"rated under another name": RatedReplies(replies=replies_digest(total), shares=shares)}
+    write_calibration(tmp_path / "calibration.json", replace(calibration(), rated=rated))
+    result = ask(run, calibration=str(tmp_path / "calibration.json"))
+    levels = {model["model"]: model for model in result["models"]}
+    assert levels["p"]["how"] == "ratings" and levels["p"]["shares"]["Good"]["value"] == 0.5
+    assert "p" not in result["unrated_models"] and "new" in result["unrated_models"]

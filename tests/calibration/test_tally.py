@@ -78,3 +78,10 @@ def test_many_prompts_are_thrown_into_blocks_that_say_the_same() -> None:
     assert found.shares["Good"].value == pytest.approx(good.mean())
     low, high = bounds(found)
     assert high - low == pytest.approx(2 * 1.96 * good.std() / np.sqrt(prompts), rel=0.1)
+
+
+def test_labels_that_nobody_got_are_bounded_by_wilson_and_never_exact() -> None:
+    (found,) = shares_of([judgment("m", prompt, 0.0) for prompt in range(20)])
+    assert bounds(found) == pytest.approx((0, 3.8415 / 23.8415), abs=1e-4)
+    ends = found.shares["Bad"].interval
+    assert (ends.low, ends.high) == pytest.approx((20 / 23.8415, 1), abs=1e-4)

@@ -158,3 +158,17 @@ def test_many_models_that_cannot_be_told_apart_fit_on_a_screen() -> None:
     done = run("compare", "many.jsonl", "--judge", "length", "--html", "many.html", code=0)
     assert len(done.stdout.splitlines()) < 45 and done.stdout.startswith("m20, m19, ")
     assert all(f"m{model} " in done.stdout for model in range(1, 21))
+
+
+def test_ratings_of_other_replies_are_counted_and_left_out() -> None:
+    one, other = replies("new.jsonl", 30), replies("old.jsonl", 5)
+    rows = [json.loads(line) for name in (one, other) for line in Path(name).read_text().splitlines()]
+    rated = [{**row, "rater": f"r{at % 6}", "rating": 1 + at % 3} for at, row in enumerate(rows)]
+    strange = [{**row, "response": f"Elsewhere {at}."} for at, row in enumerate(rated[:7])]
+    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*strange, *rated]))
+    given = ("compare", one, other, "--judge", "length", "--ratings", "ratings.jsonl", "--exchanges", one)
+    done = run(*given, "--exchanges", other, "--json", code=0)
+    assert "7 ratings are of replies that were not passed" in done.stderr
+    assert [level["ratings"] for level in json.loads(done.stdout)["models"]] == [24, 24]
+    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in strange))
+    run(*given, "--exchanges", other, code=2)

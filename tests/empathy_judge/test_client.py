@@ -1,7 +1,10 @@
 """Judges of single replies, in this process and on a server: equal figures, errors in words, no key shown."""
 
+import inspect
 import json
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,12 @@ import pytest
 from repository import SAMPLES
 from served import serving
 from servers import Answer, ScriptedServer
+from topics import on_topic
 
 import empathy_judge as ej
 from empathy_judge.judge import base
 from empathy_judge.judge.base import load_judge
+from empathy_judge.pytest_plugin import assert_good_share
 
 ROWS = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -137,3 +142,41 @@ def test_another_packages_judge_is_found_by_its_entry_point(
         ej.JudgeClient("broken")
     with pytest.raises(ej.UserError, match="known: broken, cascade"):
         ej.JudgeClient("nobody")
+
+
+class Partial(ej.JudgeClient):
+    """A judge that finds whoever is sorry much better."""
+
+    def judge_all(self, exchanges: Iterable[Mapping[str, Any]]) -> list[ej.ReplyJudgment]:
+        rows = [*exchanges]
+        goods = [0.2 + 0.6 * ("sorry" in row["response"]) + 0.01 * (at % 3) for at, row in enumerate(rows)]
+        shares = [{"Bad": 0.9 - good, "Okay": 0.1, "Good": good} for good in goods]
+        return [
+            replace(item, row={**item.row, "probabilities": share})
+            for item, share in zip(super().judge_all(rows), shares, strict=True)
+        ]
+
+
+def test_the_pytest_fixture_follows_the_verdict_against_a_baseline(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cold = [{"prompt": prompt, "response": f"{opening}"} for prompt, opening in map(on_topic, range(24))]
+    warm = [{**row, "response": row["response"] + " I am sorry."} for row in cold]
+    judge = Partial("length")
+    check = inspect.unwrap(assert_good_share)(judge)  # without the fixture's wrapper
+    check(warm, baseline=cold)
+    assert "new is probably better than baseline" in capsys.readouterr().out
+    check(cold, baseline=cold)
+    with pytest.raises(pytest.skip.Exception, match="baseline is probably better than new"):
+        check(cold, baseline=warm)
+    with pytest.raises(ValueError, match="either"):
+        check(cold)
+    judged = judge.judge_all(
+        [{**row, "model": name} for name, rows in (("a", cold), ("b", warm)) for row in rows]
+    )
+    with serving(load_judge("length")) as url:
+        (pair,) = ej.JudgeClient(url=url).compare(judged, "a", max_drop=5)
+    assert [pair] == judge.compare(judged, "a", max_drop=5)
+    assert (pair.one, pair.verdict, pair.exit_code) == ("b", "probably better", 0)
+    with pytest.raises(ej.UserError, match="no model 'c'"):
+        judge.compare(judged, "c")

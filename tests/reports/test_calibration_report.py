@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from calibrated import (
     calibrate_world,
@@ -22,8 +23,10 @@ from calibrated import (
 
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Interval
 from empathy_judge.calibration.fit import CalibrationReport
+from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.records import to_plain
 from empathy_judge.reports.calibration.calibration_page import write_report
+from empathy_judge.reports.calibration.verdict import say_base
 from empathy_judge.reports.charts import Line, Mark, dot_plot, line_chart, visible
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
@@ -253,3 +256,21 @@ def test_degenerate_drawings() -> None:
 def test_joined_emoji_stay_whole() -> None:
     family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
     assert visible(family) == family
+
+
+def test_own_models_on_the_shipped_line_are_counted_with_it_and_a_wider_spread_is_explained() -> None:
+    report = one_rater()
+    shipped = np.linspace(0.4, 0.8, 6)
+    for shift, said in ((0.0, 1), (0.25, 2)):
+        own = (0.45 + shift, 0.6 - shift, 0.75 + shift)
+        line = replace(
+            CalibratedModels(models=("a", "b", "c"), judge=(0.45, 0.6, 0.75), crowd=own, noise=(1e-4,) * 3),
+            base=CalibratedModels(
+                models=tuple("uvwxyz"), judge=tuple(shipped), crowd=tuple(shipped), noise=(1e-4,) * 6
+            ),
+        )
+        lines = dict.fromkeys(report.models.calibrated, line)
+        sentences = list(say_base(replace(report, models=replace(report.models, calibrated=lines))))
+        assert len(sentences) == said and "the 6 models of the shipped calibration" in sentences[0]
+    assert "intervals are wider" in sentences[1]
+    assert not list(say_base(report))
