@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from empathy_judge.api import ResultTable, ScoredRun, calibrate, compare, score
-    from empathy_judge.client import JudgeClient, ModelShares, ReplyJudgment, ShareEstimate
+    from empathy_judge.client import JudgeClient, ModelComparison, ModelShares, ReplyJudgment, ShareEstimate
     from empathy_judge.data.errors import OperationalError, UserError
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
@@ -21,7 +21,7 @@ if (_CHECKOUT / "pyproject.toml").exists():  # not installed: the rooms stand be
 
 __version__ = "0.2.0.dev0"
 __all__ = ["OperationalError", "UserError", "__version__"]
-__all__ += ["JudgeClient", "ModelShares", "ReplyJudgment", "ShareEstimate"]
+__all__ += ["JudgeClient", "ModelComparison", "ModelShares", "ReplyJudgment", "ShareEstimate"]
 __all__ += ["ResultTable", "ScoredRun", "calibrate", "compare", "score"]
 _MODULES = dict.fromkeys(__all__[:2], "data.errors") | dict.fromkeys(__all__[-5:], "api")
 

@@ -184,6 +184,10 @@ def compare(
     Pass what `score` takes, or results of it. DataFrames and rows without `model` are named `replies-1` and
     so on. `ratings` are human ratings of some of the replies: a path, a DataFrame or rows. The options are
     those of `empathy-judge compare`, such as `baseline="study:human"` or `variants=True`.
+
+    A row has the `probability` that the Good share of `model` is higher than that of `other`, and
+    `at_least`, the probability that it is lower by no more than `max_drop` points. `data["ranking"]` has the
+    groups of models that cannot be separated, with each model's probability of being the best.
     """
     named = {f"replies-{number}": item for number, item in enumerate(data, start=1)}
     with _files(**named, ratings=ratings) as (*replies, rated):
@@ -215,6 +219,7 @@ def compare(
                 ("probability", "probability"),
             )
         }
+        | {"at_least": pair["at_least"][0]}
         | _interval("difference", pair["shares"].get("Good", {}))
         for pair in found["pairs"]
     ]
