@@ -35,16 +35,15 @@ def demo_picture(summary: Mapping[str, Any]) -> str:
     lines = []
     for name, share in shares.items():
         look: Look = "people" if name.startswith("study:") else "judge"
-        mark = Mark(look, {key: 100 * value for key, value in share.items()})
-        lines.append(Line(name=name, figure=percent(share), marks=(mark,)))
+        lines.append(Line(name=name, figure=percent(share), marks=(Mark(look, share),)))
     title = "Estimated share of Good ratings, %, with 95% CI; study: human ratings"
     dots = dot_plot(
         "",
         lines,
         name="shares",
         title=title,
-        tick=lambda value: f"{value:g}",
-        domain=(0, 100),
+        tick=lambda value: f"{100 * value:g}",
+        domain=(0, 1),
     ).svg
     size = re.search(r'height="(\d+)"', dots)
     assert size is not None

@@ -129,7 +129,7 @@ def rewrite(
     }
     if "text" in holes:
         texts = perturbation.texts
-        emotion = (exchange.emotion or "").strip().lower()
+        emotion = (exchange.emotion or exchange.id.partition("-")[0]).strip().lower()  # ids of the samples
         if not texts and emotion in EMOTIONS:  # those for the speaker's feeling, or those that do not fit it
             is_positive = (emotion in POSITIVE_EMOTIONS) == perturbation.fits
             texts = perturbation.positive if is_positive else perturbation.negative

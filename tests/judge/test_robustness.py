@@ -182,7 +182,7 @@ def test_a_judge_with_sense_meets_every_expectation() -> None:
         if exchange.model in (*KIND, *UNKIND):
             return right(exchange)
         reply = exchange.response
-        wrong = sad if exchange.emotion in POSITIVE_EMOTIONS else happy
+        wrong = sad if exchange.id.partition("-")[0] in POSITIVE_EMOTIONS else happy
         if any(text in reply for text in [*brushing, *wrong]):
             return 0.1
         lowered = reply.lower().replace("!", ".")

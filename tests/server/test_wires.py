@@ -31,8 +31,8 @@ JUDGE = "classifier"
 def rows() -> list[dict[str, Any]]:
     """Six samples: two with all their context, two bare, two with earlier turns."""
     rows = read_lines(SAMPLES)[:6]
-    for row in rows[2:]:
-        row.pop("emotion"), row.pop("situation")
+    for row in rows[:2]:
+        row |= {"emotion": "afraid", "situation": "Somebody tried my door at night."}
     for row in rows[4:]:
         row["dialogue"] = [{"speaker": "speaker", "text": "Hi."}, {"speaker": "listener", "text": "Hello!"}]
     return rows

@@ -38,9 +38,10 @@ RunTool = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    """Twelve replies, and one that cannot be judged."""
+    """Twelve replies with all context, and one that cannot be judged."""
     lines = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["model"] == "demo-warm"][:13]
+    rows = [row | {"situation": "It happened this week.", "emotion": "sad"} for row in rows]
     rows[-1]["response"] = "0" * 40
     return rows
 
@@ -134,7 +135,6 @@ def test_too_few(assert_good_share):
 def test_the_task_of_lm_eval_asks_as_respond_does(rows: list[dict[str, Any]]) -> None:
     task = (ROOT / "empathy_judge" / "lm_eval_task" / "empathy_replies.yaml").read_text(encoding="utf-8")
     text = task.partition("doc_to_text: >-\n")[2].partition("doc_to_target")[0]
-    asked = " ".join(text.split()).replace("{{situation}}", rows[0]["situation"])
-    exchange = Exchange(id="1", prompt=rows[0]["prompt"], response="", situation=rows[0]["situation"])
-    by_respond = write_messages(exchange)[0]["content"]
-    assert asked.replace("{{prompt}}", rows[0]["prompt"]) == " ".join(by_respond.split())
+    asked = " ".join(text.split()).replace("{{prompt}}", rows[0]["prompt"])
+    exchange = Exchange(id="1", prompt=rows[0]["prompt"], response="")
+    assert asked == " ".join(write_messages(exchange)[0]["content"].split())

@@ -109,5 +109,4 @@ def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) 
     assert all(reason.startswith("cut short") for reason in done.manifest["reasons"])
     assert done.manifest["tokens"]["output"] > 10
     for exchange in read_exchanges(done.folder / "responses.jsonl"):
-        assert exchange.emotion == "afraid"
-        assert exchange.situation
+        assert exchange.id.startswith("afraid-")

@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Path:
     (tmp_path / "nights" / "answers").mkdir(parents=True)
     for night, model in NIGHTS.items():
         answers = [row for row in rows if row["model"] == model][::3]
-        unnamed = ({key: row[key] for key in ("prompt", "response", "emotion")} for row in answers)
+        unnamed = ({key: row[key] for key in ("prompt", "response")} for row in answers)
         path = tmp_path / "nights" / "answers" / f"{night}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in unnamed))
     (tmp_path / "anchors.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[::8]))
