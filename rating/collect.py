@@ -110,7 +110,9 @@ class Collected:
             planned=len(order),
             repeats=repeats,
             anchors={
-                items[key].id: labels[at] for key in self.plan.anchors if (at := order.index(key)) in labels
+                items[key].id: labels[at]
+                for key in self.plan.anchors
+                if key in order and (at := order.index(key)) in labels
             },
             marks=_find_marks([self.texts[key]["response"] for key in order], found),
         )
