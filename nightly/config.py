@@ -30,7 +30,7 @@ name = "mine"
 responses = "answers/{night}.jsonl"
 
 [gates]                             # see nightly.gates
-good_share_drop = 5
+max_drop = 10
 
 [outputs]
 junit = "nightly.xml"

@@ -2,15 +2,17 @@
 
 A configuration's `[gates]` table gives the limits:
 
-    good_share_drop = 5                            # points, against the pinned baseline
+    max_drop = 10                                  # points: at least as good as the pinned baseline
+    good_share_drop = 5                            # points, with the whole interval
     bad_share_rise = { baseline = 3, last_night = 6 }
     max_cost = 0.5                                 # dollars a night, for each model
     max_unscored = 2                               # percent of the responses
 
-A change has an interval, and a gate one limit. It fails, a *regression*, only if the interval lies wholly
-beyond the limit; it passes if the interval lies wholly within; else it is *inconclusive*, and reports what
-would decide it. A failure needs the interval that holds on all nights at once
-(`calibration.monitoring.confidence_sequence`), a pass tonight's alone. If many responses are unscored, either
+A change has an interval, and a gate one limit. It passes if tonight's interval lies wholly within the limit;
+it fails, a *regression*, if the interval that holds on all nights at once
+(`calibration.monitoring.confidence_sequence`) lies wholly beyond; else it is *inconclusive*, and reports what
+would decide it. `max_drop` passes where the drop is probably smaller, with 95%: the model is *at least as
+good*. If many responses are unscored, either
 must also hold with all of them counted as Bad. If the judge moved, only a regression that remains without
 its part counts. Responses that do not respond to their prompts (`calibration.prompt_fit`) fail every gate on
 shares.
@@ -21,16 +23,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from empathy_judge.calibration.comparison.verdicts import is_much_unscored
-from empathy_judge.calibration.estimate import UNDEFINED, Estimate, estimate_of, finite_or_none
+from empathy_judge.calibration.comparison.verdicts import SURE_AT_LEAST, chance_above, is_much_unscored
+from empathy_judge.calibration.estimate import UNDEFINED as NO_ESTIMATE
+from empathy_judge.calibration.estimate import Estimate, estimate_of, finite_or_none
 from empathy_judge.calibration.monitoring.drift import prompts_needed
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
+from empathy_judge.data.text import MINUS, UNDEFINED, points
 from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import GateFigure, ModelChange
 from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome
+from empathy_judge.reports.charts import signed_tick
+from empathy_judge.reports.comparison.pair_sentences import probability
 
-CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
+CHANGES: Final[tuple[Kind, ...]] = ("max_drop", "good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
 MOST: Final[Mapping[Kind, float]] = {"max_cost": math.inf, "max_unscored": 100}  # the largest limit
 # From the least grave to the gravest.
@@ -75,8 +81,8 @@ def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate,
         if strange := sorted(set(by) - set(AGAINST)):
             raise UserError(f"{place}.{kind}: {strange[0]!r} is not one of {', '.join(AGAINST)}")
         for name, limit in by.items():
-            points = _limit(limit, f"{place}.{kind}", most=100)
-            gates.append(Gate(kind=kind, limit=points, subject=AGAINST[name]))
+            most = _limit(limit, f"{place}.{kind}", most=100)
+            gates.append(Gate(kind=kind, limit=most, subject=AGAINST[name]))
     for kind, most in MOST.items():
         if kind in table:
             gates.append(Gate(kind=kind, limit=_limit(table[kind], f"{place}.{kind}", most=most)))
@@ -164,26 +170,29 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     change = model.changes.get(gate.subject)
     if change is None or gate.label not in change.figures:
         return _result(gate, model, "skipped", f"there is no {gate.subject} to compare with yet")
-    what = "drop of the Good share" if gate.label == "good" else "rise of the Bad share"
-    against = "the baseline" if gate.subject == "baseline" else gate.subject
-    return _weigh(gate, model, change.figures[gate.label], f"{what} against {against}")
+    return _weigh(gate, model, change.figures[gate.label])
 
 
-def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> GateResult:
+def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure) -> GateResult:
     """Apply the rule, also to unscored responses counted as Bad where these are many."""
-    sign = 1 if gate.kind == "bad_share_rise" else -1
+    sign = 1 if gate.label == "bad" else -1
     outcome = _outcome(gate, figure)
     unscored, shift = _unscored(gate, model, figure)
     at_worst = _outcome(gate, figure, shift)
     is_withheld = is_much_unscored(*unscored) and outcome not in ("inconclusive", at_worst)
     outcome = "inconclusive" if is_withheld else outcome
     shown, deciding = (_points(item, sign) for item in (figure.tonight, figure.sure))
-    text = f"{what} {_show(shown)}"
+    against = "the baseline" if gate.subject == "baseline" else gate.subject
+    bound = f"limit {signed_tick(sign * gate.limit).replace('-', MINUS)}"
+    if gate.kind == "max_drop":
+        chance = probability(_chance(gate, figure)) or UNDEFINED
+        bound = f"at least as good within {gate.limit:g} points: probability {chance}"
+    change = points(figure.tonight, glue=" points ")
+    text = f"{gate.label.capitalize()} share {change} against {against}, {bound}"
     if outcome != "pass" and figure.sustained is not None:
         mean = f"mean of {figure.nights:,} nights " if figure.nights > 1 else ""
-        text += f" (valid on all nights: {mean}{_show(deciding)})"
+        text += f"; allowing for many nights: {mean}{points(figure.sustained, glue=' points ')}"
         shown = deciding
-    text += f", limit {gate.limit:g}"
     emotions: tuple[str, ...] = ()
     if is_withheld:
         text += f"; this does not hold with every unscored {model.unit} counted as Bad"
@@ -202,9 +211,15 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
 def _outcome(gate: Gate, figure: GateFigure, shift: float = 0.0) -> Outcome:
     """Return the outcome for a figure that is moved by `shift`."""
     tonight, sure = (_harm(gate, item + shift).interval for item in (figure.tonight, figure.sure))
-    if sure is not None and sure.low > 0:
-        return "regression"
-    return "pass" if tonight is not None and tonight.high <= 0 else "inconclusive"
+    is_good = gate.kind == "max_drop" and _chance(gate, figure, shift) >= SURE_AT_LEAST
+    if is_good or (tonight is not None and tonight.high <= 0):
+        return "pass"
+    return "regression" if sure is not None and sure.low > 0 else "inconclusive"
+
+
+def _chance(gate: Gate, figure: GateFigure, shift: float = 0.0) -> float:
+    """Return the probability that the Good share fell by no more than the limit."""
+    return chance_above(figure.tonight + shift, -gate.limit / 100, figure.prompts - 1.0)
 
 
 def _harm(gate: Gate, figure: Estimate) -> Estimate:
@@ -216,17 +231,10 @@ def _unscored(gate: Gate, model: CheckedModel, figure: GateFigure) -> tuple[tupl
     """Return the unscored shares, tonight's first, and how far the figure moves if these count as Bad."""
     tonight = model.result.unscored_share or 0.0
     then = model.changes[gate.subject].unscored
-    share = model.result.raw.get(gate.label.capitalize(), UNDEFINED).value
+    share = model.result.raw.get(gate.label.capitalize(), NO_ESTIMATE).value
     good = [part if gate.label == "good" else 1 - part for part in (share, share - figure.tonight.value)]
     fall = tonight * good[0] - then * good[1]
     return (tonight, then), -fall if gate.label == "good" else fall
-
-
-def _show(figure: Estimate) -> str:
-    ends = figure.interval
-    if not math.isfinite(figure.value):
-        return "undefined"
-    return f"{figure.value:z.1f} points" + (f" [{ends.low:z.1f}, {ends.high:z.1f}]" if ends else "")
 
 
 def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
@@ -238,7 +246,7 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure) -> str:
     noun = PROMPT_NOUNS[model.unit]
     if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts, lasting=figure.lasting):
         return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,})"
-    return f"too close to the limit to decide with {figure.prompts:,} {noun} a night, or ten times as many"
+    return f"the interval includes the limit, and more {noun} a night will not help"
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:

@@ -40,6 +40,8 @@ FIXES: Final = {  # by a part of SQLite's message
     "malformed": "restore a backup, or set another history",
     "locked": "wait until the other process is done, then run the command again",
 }
+# By the time they were measured: names need not have an order.
+NEWEST: Final = tuple(schema.NIGHTS.c[name].desc() for name in ("started", "night", "id"))
 SECRETS: Final = frozenset({"password", "sslpassword", "passfile"})
 Row = TypeVar("Row")
 
@@ -170,7 +172,7 @@ class History:
             for name, (table, _) in schema.TABLES.items():
                 if rows := [{"night_id": night_id, **_row(item)} for item in getattr(record, name)]:
                     connection.execute(table.insert(), rows)
-            newest = of_config.order_by(nights.night.desc()).limit(max(keep_judgments, 0)).subquery()
+            newest = of_config.order_by(*NEWEST).limit(max(keep_judgments, 0)).subquery()
             old = of_config.where(nights.id.not_in(sql.select(newest)), nights.night.not_in(list(pinned)))
             connection.execute(sql.delete(judgments).where(judgments.c.night_id.in_(old)))
         return True
@@ -331,8 +333,7 @@ def _read_nights(
     """Return nights by their number, oldest first."""
     columns, wanted = schema.NIGHTS.c, {"config": config, "night": night}
     where = [columns[name] == value for name, value in wanted.items() if value is not None]
-    newest = (columns.night.desc(), columns.id.desc())
-    rows = connection.execute(sql.select(schema.NIGHTS).where(*where).order_by(*newest).limit(last))
+    rows = connection.execute(sql.select(schema.NIGHTS).where(*where).order_by(*NEWEST).limit(last))
     return {row["id"]: _make(schema.Night, dict(row)) for row in reversed(rows.mappings().all())}
 
 

@@ -43,10 +43,14 @@ CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
 
 @dataclass(frozen=True, slots=True)
 class NightSetup:
-    """The judge, calibration and budget of a night; `stale` is why a wanted calibration cannot be used."""
+    """The judge, calibration and budget of a night; `stale` is why a wanted calibration cannot be used.
+
+    `started` is when it was first measured, which orders the nights.
+    """
 
     config: NightlyConfig
     night: str
+    started: str
     judge: Judge
     correction: CalibrationChoice
     stale: str | None
@@ -58,6 +62,11 @@ class NightSetup:
     def judge_key(self) -> tuple[str, str]:
         """The judge's name and version."""
         return self.judge.name, self.judge.version
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """The night's place among the nights."""
+        return self.started, self.night
 
     @property
     def folder(self) -> Path:
@@ -74,7 +83,7 @@ class MeasuredModel:
     folder: Path
 
 
-def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool) -> NightSetup:
+def set_up_night(config: NightlyConfig, night: str, *, started: str, clock: Clock, again: bool) -> NightSetup:
     """Load the judge and its calibration as of that night, with one budget for all endpoints."""
     judge = load_judge(config.judge, unit=config.unit)
     budget = Budget(config.max_cost)
@@ -83,11 +92,11 @@ def set_up_night(config: NightlyConfig, night: str, *, clock: Clock, again: bool
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
         if correction.calibration is None and config.calibration != NONE:
-            stale = f'{correction.note}; calibrate again, or set calibration = "none" in the config'
+            stale = 'not calibrated: run `calibrate`, or set calibration = "none" in the config'
     except StaleCalibration as error:  # the night runs without it and reports it
         stale = str(error)
         correction = CalibrationChoice(calibration=None, note=stale)
-    return NightSetup(config, night, judge, correction, stale, budget, clock, again)
+    return NightSetup(config, night, started, judge, correction, stale, budget, clock, again)
 
 
 def date_of(night: str, clock: Clock) -> date:

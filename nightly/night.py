@@ -51,7 +51,8 @@ def run_night(
                 )
             is_new = False
         else:
-            setup = measure.set_up_night(config, night, clock=clock, again=again)
+            started = there.started if there is not None else clock().isoformat()
+            setup = measure.set_up_night(config, night, started=started, clock=clock, again=again)
             record, pinned = make_record(history, setup)
             is_new = history.add_night(record, pinned=pinned, instead=there is not None)
         stored = history.night(config.name, night)  # a night prints the same whenever it is asked for
@@ -65,7 +66,7 @@ def run_night(
 
 def make_record(history: History, setup: measure.NightSetup) -> tuple[schema.NightRecord, set[str]]:
     """Measure the night and compare it with the history; also return the nights whose responses to keep."""
-    config, started = setup.config, setup.clock()
+    config = setup.config
     check_baseline(history, setup)
     anchors, anchors_cost = measure.measure_anchors(setup)
     earlier = read_earlier(history, setup)
@@ -102,8 +103,8 @@ def make_record(history: History, setup: measure.NightSetup) -> tuple[schema.Nig
     record = schema.NightRecord(
         config=config.name,
         night=setup.night,
-        started=started.isoformat(),
-        finished=max(started, setup.clock()).isoformat(),  # a clock may be put back
+        started=setup.started,
+        finished=max(setup.started, setup.clock().isoformat()),  # a clock may be put back
         judge=setup.judge.name,
         judge_version=setup.judge.version,
         calibration=setup.correction.digest,
@@ -192,10 +193,12 @@ class EarlierNights:
 def check_baseline(history: History, setup: measure.NightSetup) -> None:
     """Refuse a pinned night that is missing, deleted or of another judge: gates would silently be skipped."""
     config, pinned = setup.config, setup.config.baseline
-    if pinned is None or pinned >= setup.night:
+    if pinned is None:
         return
     place = f"{config.path}: baseline"
     night = history.night(config.name, pinned)
+    if pinned == setup.night or (night is not None and night.order > setup.order):
+        return
     if night is None:
         newest = [night.night for night in history.nights(config=config.name, last=5)]
         raise UserError(
@@ -214,7 +217,7 @@ def check_baseline(history: History, setup: measure.NightSetup) -> None:
 
 def describe_new_judge(history: History, setup: measure.NightSetup) -> str | None:
     """Return a sentence where the judge is another than on the night before."""
-    before = [night for night in history.nights(config=setup.config.name) if night.night < setup.night]
+    before = [night for night in history.nights(config=setup.config.name) if night.order < setup.order]
     if not before or before[-1].judge_key == setup.judge_key:
         return None
     return (
@@ -227,6 +230,8 @@ def describe_new_judge(history: History, setup: measure.NightSetup) -> str | Non
 def read_earlier(history: History, setup: measure.NightSetup) -> dict[str, EarlierNights]:
     """Return each model's last night, baseline and sums, of nights by tonight's judge."""
     config, series = setup.config, history.all_series(config=setup.config.name)
+    places = {night.night: night.order for night in history.nights(config=config.name)}
+    first = places.get(config.baseline, setup.order) if config.baseline else ("", "")
 
     @cache
     def read(night: str) -> schema.NightRecord:
@@ -239,11 +244,11 @@ def read_earlier(history: History, setup: measure.NightSetup) -> dict[str, Earli
         before = [
             point
             for point in series.get(entry.name, ())
-            if point.night.night < setup.night
+            if point.night.order < setup.order
             and point.night.judge_key == setup.judge_key
             and not point.result.is_unresponsive
         ]
-        counted = [point for point in before if point.night.night >= (config.baseline or "")]
+        counted = [point for point in before if point.night.order >= first]
         pinned = [read(point.night.night) for point in counted[: config.baseline_nights]]
         unmoved = [
             night

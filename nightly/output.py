@@ -137,7 +137,7 @@ def sentences(record: NightRecord) -> list[str]:
         lines.append(f"Stale: {record.stale}.")
     elif counts["stale"]:
         lines.append(
-            f"{counts['stale']} gates are stale; calibrate again, and set a night of this judge as baseline."
+            f"{counts['stale']} gates are stale: calibrate again, and set a night of this judge as baseline."
         )
     unresponsive = {model.model for model in record.models if model.is_unresponsive}
     told = [gate for gate in gates if gate.model not in unresponsive or gate.value is not None]

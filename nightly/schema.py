@@ -11,7 +11,7 @@ from empathy_judge.calibration.estimate import UNDEFINED, Estimate
 from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit
 from empathy_judge.data.records import REPLY
 
-Kind = Literal["good_share_drop", "bad_share_rise", "max_cost", "max_unscored"]
+Kind = Literal["max_drop", "good_share_drop", "bad_share_rise", "max_cost", "max_unscored"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
 Against = Literal["baseline", "last night"]
 Label = Literal["good", "bad"]
@@ -51,6 +51,11 @@ class Night:
     def key(self) -> tuple[str, str]:
         """The key of the night in the history."""
         return self.config, self.night
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """When it was measured: its place among the nights."""
+        return self.started, self.night
 
     @property
     def judge_key(self) -> tuple[str, str]:

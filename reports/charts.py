@@ -260,6 +260,8 @@ def line_chart(
     title: str,
     tick: Format,
     show: Callable[[Estimate], str],
+    look: str = "judge",
+    reference: float | None = None,
     behind: Sequence[float] = (),
     notes: Mapping[int, str] = MappingProxyType({}),
     flagged: Collection[int] = (),
@@ -269,26 +271,27 @@ def line_chart(
 ) -> Figure:
     """Draw estimates in order as a line with an interval band, each with a tooltip.
 
-    `behind` is a second, dashed line. `notes` extend the tooltips of some places, `flagged` places have a
-    triangle, the `best` a diamond, and `rules` are vertical lines with a name. A value of nan leaves a gap.
+    `behind` is a second, dashed line, and a tick at the `reference` is ruled in another color. `notes` extend
+    the tooltips of some places, `flagged` places have a triangle, the `best` a diamond, and `rules` are
+    vertical lines with a name. A value of nan leaves a gap.
     """
     known = {at: value for at, value in enumerate(values) if math.isfinite(value.value)}
     ends = [end for item in known.values() for end in ends_of(item)]
-    domain = domain or span([*ends, *behind], least=1e-9)
+    domain = domain or span([*ends, *behind, reference], least=1e-9)
     scale = LineScale(count=len(labels), domain=domain)
     paths = [
-        element("polygon", points=scale.path([*low, *reversed(high)]), class_="area judge")
+        element("polygon", points=scale.path([*low, *reversed(high)]), class_=f"area {look}")
         for run in _runs([at for at, item in known.items() if item.interval is not None])
         for low, high in [tuple([(at, ends_of(known[at])[end] or 0.0) for at in run] for end in (1, 2))]
     ]
-    for look, line in (("before", behind), ("judge", [value.value for value in values])):
+    for kind, line in (("before", behind), (look, [value.value for value in values])):
         for run in _runs([at for at, value in enumerate(line) if math.isfinite(value)]):
             points = scale.path([(at, line[at]) for at in run])
-            paths.append(element("polyline", points=points, class_=f"curve {look}"))
+            paths.append(element("polyline", points=points, class_=f"curve {kind}"))
     # Polylines do not support percent, so lines are in their own stretched drawing.
     stretched = {"viewBox": f"0 0 100 {LINES_HEIGHT}", "preserveAspectRatio": "none", "class_": "stretched"}
     parts = [
-        *_line_axes(scale, labels, tick, rules),
+        *_line_axes(scale, labels, tick, rules, reference),
         element("svg", *paths, **stretched, width="100%", height=LINES_HEIGHT),
     ]
     for at, item in known.items():
@@ -298,7 +301,7 @@ def line_chart(
             parts.append(shape("best", scale.x(at), round(scale.y(item.value), 1)))
         elif len(labels) <= MOST_DOTS:
             place = {"cx": scale.x(at), "cy": _px(scale.y(item.value))}
-            parts.append(element("circle", **place, r=3, class_="dot judge"))
+            parts.append(element("circle", **place, r=3, class_=f"dot {look}"))
     for at, label in enumerate(labels):
         text = f"{label}: {show(known[at]) if at in known else 'no value'}{notes.get(at, '')}"
         area = {"x": scale.x(at, -0.5), "width": f"{scale.step:.3f}%", "height": LINES_FLOOR}
@@ -340,11 +343,13 @@ class LineScale:
         return " ".join(f"{self.column(at):.2f},{_px(self.y(value))}" for at, value in points)
 
 
-def _line_axes(scale: LineScale, labels: Sequence[str], tick: Format, rules: Mapping[int, str]) -> list[str]:
+def _line_axes(
+    scale: LineScale, labels: Sequence[str], tick: Format, rules: Mapping[int, str], reference: float | None
+) -> list[str]:
     parts = []
     for value in ticks(*scale.domain, most=5):
-        level = _px(scale.y(value))
-        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_="grid"))
+        level, kind = _px(scale.y(value)), "reference" if value == reference else "grid"
+        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_=kind))
         text = tick(value).replace("-", MINUS)
         parts.append(words(text, x="0%", y=_px(scale.y(value) - 4), class_="tick"))
     for number, (at, text) in enumerate(sorted(rules.items(), reverse=True)):

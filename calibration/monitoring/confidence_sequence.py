@@ -14,9 +14,14 @@ share the baseline. A window and not all nights: a drop after a hundred quiet ni
 
 **Overdispersion.** Nights may differ by more than decoding explains, since an endpoint may serve another
 build each night. The variance of nightly means over what decoding explains is the *overdispersion*. It is
-estimated from steps between consecutive nights; the largest is cut to the second largest, since it may be
-the change itself. A few nights do not suffice for this estimate, so variation of one point is assumed with
-the weight of `PRIOR_NIGHTS` nights, and t replaces the normal.
+estimated from steps between consecutive nights. A few nights do not suffice for this estimate, so variation
+of one point is assumed with the weight of `PRIOR_NIGHTS` nights, and t replaces the normal.
+
+**Earlier regressions.** A regression of one night makes two large steps, a large variance between prompts,
+and pulls the mean of the newest nights. So the three largest steps, the third of which may be tonight's
+change, are cut to the fourth, and all to `MOST_STEP` medians: a history of two weeks shows about half of
+the variation. The variance is the median night's, or tonight's if larger. A night counts as at most
+`MOST_SINGLE` standard errors beyond its neighbors, so neither a lasting drop nor tonight is cut.
 
 **Assumed:** about equal noise from night to night, enough prompts (100 or so) for a nearly normal mean, and
 night-to-night variation without memory. Tests measure the rate of false alarms with heavy-tailed and skewed
@@ -41,6 +46,8 @@ LEAST_VARIANCE: Final = 1e-10  # of a prompt's difference: answers that never va
 ASSUMED_SPREAD: Final = 0.01  # night-to-night variation of the Good share, until nights show theirs
 PRIOR_NIGHTS: Final = 8.0  # the weight of that assumption
 LEAST_FREEDOM: Final = 30.0  # degrees of freedom of the overdispersion on the first night
+MOST_STEP: Final = 9.0  # medians of squared steps; chance exceeds it in one step of 25
+MOST_SINGLE: Final = 3.0  # standard errors
 
 
 class NightSums(NamedTuple):
@@ -88,23 +95,18 @@ def night_variance(nights: Sequence[NightSums]) -> NightVariance:
     from scipy.special import chdtrc
 
     prompts, totals, squares, shared = _asked(nights)
-    freedom = float(np.maximum(prompts - 1, 0).sum())
-    if not freedom:
+    if not (prompts > 1).any():
         return NightVariance(
             nights=0, decoding=math.nan, overdispersion=math.nan, freedom=math.nan, spread=0.0, widening=1.0
         )
     # Prompts differ in difficulty, not in what they gain or lose while nothing changes: the spread of
     # differences over prompts is decoding's, tonight's and the baseline's.
-    residuals = np.maximum(squares - totals**2 / prompts, 0.0)
-    # The newest nights count if they vary more: answers that never varied would make any change certain.
-    recent = slice(-RECENT, None)
-    pooled = max(
-        residuals[part].sum() / max(1.0, (prompts[part] - 1).sum()) for part in (slice(None), recent)
-    )
-    decoding = max(float(pooled / (1 + shared.sum() / prompts.sum())), LEAST_VARIANCE)
-    means = totals / prompts
-    steps = np.sort(np.diff(means) ** 2 / (1 / prompts[1:] + 1 / prompts[:-1])) / decoding
-    steps = np.append(steps[:-1], steps[-2:-1])  # the largest counts as the second largest
+    each = np.maximum(squares - totals**2 / prompts, 0.0) / np.maximum(prompts - 1, 1)
+    # Tonight counts if it varies more: answers that never varied would make any change certain.
+    spread = max(float(np.median(each)), float(each[-1]))
+    decoding = max(spread / (1 + float(shared.sum() / prompts.sum())), LEAST_VARIANCE)
+    steps = np.sort(np.diff(totals / prompts) ** 2 / (1 / prompts[1:] + 1 / prompts[:-1])) / decoding
+    steps = np.minimum(steps, min(steps[-4], MOST_STEP * np.median(steps))) if len(steps) > 3 else steps[:0]
     observed, count = float(steps.sum()), len(steps)
     assumed = 1 + ASSUMED_SPREAD**2 * float(prompts.max()) / decoding
     ratio = observed / count if count else 1.0
@@ -135,12 +137,16 @@ def recent_change(nights: Sequence[NightSums], *, models: int = 1) -> Estimate:
     asked = float(prompts.sum())
     if not asked or not math.isfinite(variance.decoding):
         return UNDEFINED if not asked else Estimate(float(totals.sum()) / asked, None)
-    value = float(totals.sum()) / asked
+    means = totals / prompts
+    reach = MOST_SINGLE * np.sqrt(variance.decoding * variance.overdispersion / prompts[1:-1])
+    sides = means[:-2], means[2:]
+    means[1:-1] = np.clip(means[1:-1], np.minimum(*sides) - reach, np.maximum(*sides) + reach)
+    value = float(means @ prompts) / asked
     baseline = float(np.minimum.outer(shared, shared).sum()) / asked**2
     error = math.sqrt(variance.decoding * variance.overdispersion * (1 / asked + baseline))
     looks = models * 2 * NIGHTS / RECENT
-    reach = float(stdtrit(variance.freedom, 1 - ALPHA / (2 * looks))) * error
-    return Estimate(value, Interval(value - reach, value + reach))
+    half = float(stdtrit(variance.freedom, 1 - ALPHA / (2 * looks))) * error
+    return Estimate(value, Interval(value - half, value + half))
 
 
 def half_width(information: Floats | float, *, alpha: float, tuned_at: float) -> Floats:

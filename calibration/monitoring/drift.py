@@ -9,6 +9,7 @@ Where a deterministic judge is unchanged every anchor is judged as before, and t
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -23,6 +24,7 @@ from empathy_judge.data.text import points
 
 DriftSource = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
 ROUNDING: Final = 1e-9
+LEAST_PROMPTS: Final = 10  # of an emotion, for a statement about it
 LEVEL: Final = 1 - CONFIDENCE
 
 
@@ -98,15 +100,13 @@ def split_change(
 def emotion_changes(
     differences: ArrayLike, emotions: Sequence[str | None], *, worse: Literal["down", "up"] = "down"
 ) -> tuple[EmotionChange, ...]:
-    """Return the change of every emotion, the worst first; prompts without an emotion are left out.
-
-    An emotion has too few prompts to know its own spread: one pooled over all emotions is used.
-    """
+    """Return the change of every emotion with `LEAST_PROMPTS`, the worst first; its spread is that of all."""
     from scipy.special import stdtr
 
     sign = 1.0 if worse == "up" else -1.0
     values = sign * np.asarray(differences, dtype=float)
-    kinds = sorted({emotion for emotion in emotions if emotion is not None})
+    counts = Counter(emotion for emotion in emotions if emotion is not None)
+    kinds = sorted(emotion for emotion, count in counts.items() if count >= LEAST_PROMPTS)
     groups = [values[np.array([emotion == kind for emotion in emotions], dtype=bool)] for kind in kinds]
     freedom = sum(len(group) - 1 for group in groups)
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
@@ -163,14 +163,14 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
             f"The mean changed by {points(total)} points; at least {missing} scored on both nights are "
             "needed to separate the judge's part from the model's."
         )
-    opening = {
-        "both": "The judge and the model changed",
-        "neither shown": "No significant change",
-        "the judge moved": "The judge changed; no significant change of the model",
-        "the model moved": "The model changed; no significant change of the judge",
-    }[verdict]
     change, by_judge, by_model = (points(item, glue=" points ") for item in (total, judge, model))
-    return f"{opening}: change {change} = judge {by_judge} (on the anchors) + model {by_model}."
+    if verdict == "both":
+        return f"The model changed by {by_model}, and the judge by {by_judge} on the anchors."
+    if verdict == "the judge moved":
+        return f"The judge changed by {by_judge} on the anchors. The model did not: {by_model}."
+    if verdict == "the model moved":
+        return f"The model changed by {by_model}. The judge did not: {by_judge} on the anchors."
+    return f"No significant change: {change}."
 
 
 MOST_PROMPTS: Final = 20.0  # times tonight's: more is no advice

@@ -15,7 +15,7 @@ from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import disk_errors, replacing
 from empathy_judge.data.records import LABELS, NOUNS, PROMPT_NOUNS, REPLY
-from empathy_judge.data.text import ends_of, money, percent, points, slug
+from empathy_judge.data.text import money, percent, points, slug
 from empathy_judge.judge.explanation import Explanation, Part
 from empathy_judge.nightly.changes import describe_variation
 from empathy_judge.nightly.dashboard import views
@@ -40,6 +40,7 @@ DRAWN: Final = 40  # models in the chart of changes; the table has all
 NEWEST: Final = 3  # nights whose responses have pages
 REGRESSED: Final = 14  # nights with a regression, which have pages of the models that regressed
 SNIPPET: Final = 110
+LOOKS: Final[Mapping[str, str]] = {"Good": "judge", "Okay": "rival", "Bad": "people"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +232,7 @@ def health_figures(series: NightSeries) -> dict[str, Figure]:
             },
             tick=charts.percent_tick,
             show=lambda item: views.per_cent(item.value),
+            look="people",
         ),
         "cost": _nightly_chart(
             series,
@@ -272,7 +274,8 @@ def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, captio
         behind=judged if model.kind == "corrected" else [],
         tick=charts.percent_tick,
         show=percent,
-        has_zero=False,
+        look=LOOKS[label],
+        reference=None,
     )
 
 
@@ -288,7 +291,8 @@ def _nightly_chart(
     behind: Sequence[float] = (),
     notes: Mapping[int, str] = MappingProxyType({}),
     flagged: Collection[int] = (),
-    has_zero: bool = True,
+    look: str = "judge",
+    reference: float | None = 0.0,
 ) -> Figure:
     """Draw the newest nights; nights with a regression of the `model` are flagged."""
     start = max(0, len(values) - CHART_NIGHTS)
@@ -302,7 +306,6 @@ def _nightly_chart(
         item if isinstance(item, Estimate) else Estimate(math.nan if item is None else item, None)
         for item in values[start:]
     ]
-    ends = [end for item in drawn for end in ends_of(item)]
     return charts.line_chart(
         caption,
         [night.night for night in series.nights[start:]],
@@ -315,7 +318,8 @@ def _nightly_chart(
         notes={at - start: text for at, text in notes.items()},
         flagged={at - start for at in flagged},
         rules={at - start: text for at, text in views.new_instruments(series.nights).items() if at >= start},
-        domain=charts.span([*ends, 0.0], least=1e-9) if has_zero else None,
+        look=look,
+        reference=reference,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from empathy_judge.calibration.cluster import NORMAL, wilson_interval
 from empathy_judge.calibration.estimate import UNDEFINED as NO_ESTIMATE
 from empathy_judge.calibration.estimate import Estimate, estimate_of
-from empathy_judge.calibration.monitoring.drift import is_beyond, paired_change
+from empathy_judge.calibration.monitoring.drift import LEAST_PROMPTS, is_beyond, paired_change
 from empathy_judge.data.records import LABELS, NOUNS, POSITIVE_EMOTIONS
 from empathy_judge.data.text import UNDEFINED, money, percent, points, show, slug
 from empathy_judge.nightly import schema
@@ -101,7 +101,7 @@ class NightSeries:
     """The nights of the newest night's config, oldest first; `left_out` counts those of other configs.
 
     `tonight` are the gates of the newest night and `sentences` its results, `emotions` pools the newest
-    `pooled` nights.
+    `pooled` nights, where a night has enough prompts of an emotion.
     """
 
     nights: tuple[schema.Night, ...]
@@ -144,6 +144,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
     by_emotion: defaultdict[tuple[str, str], list[schema.EmotionResult]] = defaultdict(list)
     for item in chain.from_iterable(pooled):
         by_emotion[item.model, item.emotion].append(item)
+    cells = ((key, pool(rows)) for key, rows in by_emotion.items())
     scored = history.results(schema.AnchorResult, config=config, last=last)
     anchors = {night.key: rows for night, rows in scored}
     shifts = judge_shifts([anchors.get(night.key, []) for night in nights], nights)
@@ -153,7 +154,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         models=tuple(models),
         tonight=record.gates if record else (),
         sentences=tuple(sentences(record)) if record else (),
-        emotions={key: pool(rows) for key, rows in by_emotion.items()},
+        emotions={key: cell for key, cell in cells if cell.prompts >= LEAST_PROMPTS},
         pooled=len(pooled),
         health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
     )
@@ -255,8 +256,8 @@ def models_tonight(series: NightSeries) -> list[ModelTonight]:
             outcome = "not run"
         change = model.changes[-1]
         change = change if change is not None and change.shown.interval is not None else None
-        drops = (item.limit for item in gates if (item.gate, item.subject) == ("good_share_drop", "baseline"))
-        limit = next(drops, None)
+        drops = (item for item in gates if item.gate in ("good_share_drop", "max_drop"))
+        limit = next((item.limit for item in drops if item.subject == "baseline"), None)
         tonight.append(ModelTonight(model=model, outcome=outcome, change=change, limit=limit))
     return sorted(tonight, key=lambda item: item.rank)
 

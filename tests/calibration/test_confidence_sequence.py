@@ -67,6 +67,22 @@ def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:
     assert math.isnan(confidence_sequence.night_variance(()).overdispersion)
 
 
+def test_a_regression_of_one_night_changes_later_intervals_little() -> None:
+    rng = np.random.default_rng(12)
+    for _ in range(10):
+        calm = year(rng, "bounded", nights=20)
+        curt = 0.2 * rng.standard_normal(PROMPTS) - 0.45 * (rng.random(PROMPTS) < 0.6)
+        struck = [*calm[:3], sum_night(curt), *calm[4:]]
+        for night in (5, 7, 20):
+            (one, ends), (other, others) = (
+                (item.value, item.interval) for item in map(recent_change, (calm[:night], struck[:night]))
+            )
+            assert others.high - others.low <= 1.2 * (ends.high - ends.low)
+            assert abs(other - one) < 0.02
+        widening = [confidence_sequence.night_variance(nights).widening for nights in (calm, struck)]
+        assert widening[1] <= 1.2 * widening[0]
+
+
 @pytest.mark.parametrize("nights", [[], [sum_night([])], [sum_night([0.3])], [sum_night([])] * 2])
 def test_too_little_is_undefined(nights: list[confidence_sequence.NightSums]) -> None:
     assert recent_change(nights).interval is None

@@ -40,7 +40,7 @@ def test_nights_are_told_to_people_and_to_machines(world: World, monkeypatch: py
     second = run("nightly", path, "--night", "2026-12-02")
     assert second.exit_code == 1
     said = " ".join(second.stdout.split())
-    assert "bob: regression: drop of the Good share against the baseline" in said
+    assert "bob: regression: Good share \N{MINUS SIGN}" in said
     assert all(feeling in said for feeling in CURT)
     assert "::error title=regression%3A good_share_drop against baseline::bob: regression" in second.stdout
     suites = ElementTree.parse(world.folder / "out" / "n.xml").getroot()
@@ -139,7 +139,7 @@ def test_a_mistake_and_a_dead_server_have_their_codes(
 
 def test_the_examples_are_read_and_call_one_command_of_ours() -> None:
     config = read_config(EXAMPLES / "nightly.toml")
-    assert [model.name for model in config.models] == ["local"] and len(config.gates) == 5
+    assert [model.name for model in config.models] == ["local"] and len(config.gates) == 6
     (cron,) = (line for line in (EXAMPLES / "cron.txt").read_text().splitlines() if not line.startswith("#"))
     *times, command = cron.split(None, 5)
     assert all(re.fullmatch(r"[\d*/,-]+", field) for field in times)

@@ -71,7 +71,7 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"jugde = 'length'\n{MODEL}", "n.toml: jugde: unknown; known: models, name, prompts, unit"),
         (f"matters = 2\n{MODEL}", "n.toml: matters: renamed to min_judge_drift"),
         (f"{MODEL}[outputs]\njunti = 'x'", "n.toml: outputs.junti: unknown key"),
-        (f"{MODEL}[gates]\ndrop = 5", "n.toml: gates: unknown gate 'drop'; known: good_share_drop"),
+        (f"{MODEL}[gates]\ndrop = 5", "n.toml: gates: unknown gate 'drop'; known: max_drop"),
         (f"{MODEL}[gates.good_share_drop]\nyesterday = 5", "'yesterday' is not one of baseline"),
         (f"{MODEL}[gates]\ngood_share_drop = -5", "gates.good_share_drop: -5 is not a number from 0 to 100"),
         (f"{MODEL}[gates]\nbad_share_rise = true", "True is not a number"),

@@ -100,10 +100,10 @@ def test_emotions_are_pooled_and_their_intervals_count_prompts_once(past: Path, 
         cell = read_series(history).emotions["cyd", "lonely"]
         rows = [row for _, rows in history.results(EmotionResult, last=7) for row in rows]
     good = sum(row.good for row in rows if (row.model, row.emotion) == ("cyd", "lonely"))
-    assert cell.share.value == pytest.approx(good / 35)
-    assert cell.prompts == 5
+    assert cell.share.value == pytest.approx(good / 70)
+    assert cell.prompts == 10
     interval = cell.share.interval
-    assert interval is not None and interval.high - interval.low > 0.4  # five prompts, not 35
+    assert interval is not None and interval.high - interval.low > 0.3  # ten prompts, not 70
 
 
 def test_the_judge_s_shift_shows_from_the_night_it_was_changed(site: Path) -> None:

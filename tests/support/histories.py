@@ -30,7 +30,9 @@ NASTY_MODEL = "llama & <b>co</b>/3"
 MODELS = ("ada-small", "bea-large", NASTY_MODEL, "cyd")
 REGRESSED = ("bea-large", -3)  # the model, and the night from the end
 JUDGE_CHANGE = -12
-SAID = "bea-large: regression: drop of the Good share 6.1 points [4.2, 8.0], limit 3; shown for lonely, sad."
+SAID = (
+    "bea-large: regression: Good share \N{MINUS SIGN}6.1 points against the baseline; significant for lonely."
+)
 
 
 def name_of(number: int) -> str:
@@ -183,7 +185,7 @@ def _result(model: str, good: float, chance: Random, *, has_cost: bool) -> Model
 def _emotion(model: str, emotion: str, good: float, chance: Random) -> EmotionResult:
     part = min(1.0, max(0.0, good + 0.15 * (len(emotion) % 5 - 2) / 2 + chance.gauss(0, 0.05)))
     return EmotionResult(
-        model=model, emotion=emotion, n=5, bad=2.5 * (1 - part), okay=2.5 * (1 - part), good=5 * part
+        model=model, emotion=emotion, n=10, bad=5 * (1 - part), okay=5 * (1 - part), good=10 * part
     )
 
 

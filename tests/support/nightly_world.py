@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from empathy_judge.nightly.output import FinishedNight
 
 FEELINGS = ("afraid", "angry", "joyful", "lonely", "proud", "sad")
 CURT = ("afraid", "angry", "lonely", "sad")
-EACH = 6  # prompts a feeling
+EACH = 10  # prompts a feeling: the fewest of which it is named
 PROMPTS = EACH * len(FEELINGS)
 ANCHORS = 24
 NOW = datetime(2026, 12, 1, 2, tzinfo=UTC)
@@ -36,6 +36,7 @@ class World:
     """A folder with a config, and what its models and its judge are like tonight."""
 
     folder: Path
+    day: int = 0  # when tonight is
     mood: str = "1"  # what else tonight's answers hold: the same mood is the same answers
     curt: frozenset[tuple[str, str]] = frozenset()  # models and feelings that get no more than a word
     swings: dict[str, float] = field(default_factory=dict)  # by mood, how much better all answers are
@@ -56,11 +57,9 @@ class World:
         assert found is not None
         feeling, case = found.groups()
         warm = (model, feeling) not in self.curt
-        if self.swings:
-            case = f"{case}, {feeling}"  # else prompts share their chance
-        text = f"I hear you, case {case}, {model}, {self.mood}."
+        text = f"I hear you, case {case}, {feeling}, {model}, {self.mood}."
         if not warm:
-            text = f"Oh. {case} {model} {self.mood}"
+            text = f"Oh. {case} {feeling} {model} {self.mood}"
         return answer_chat(call, text)
 
     def _judge(self, call: Call) -> Answer:
@@ -103,7 +102,7 @@ class World:
     def run(self, night: str, *, again: bool = False) -> FinishedNight:
         """One night, with a mood of its own unless one is set."""
         config = read_config(self.folder / "n.toml")
-        return run_night(config, night=night, clock=lambda: NOW, again=again)
+        return run_night(config, night=night, clock=lambda: NOW + timedelta(days=self.day), again=again)
 
     def export(self, path: Path | None = None) -> str:
         """All rows of the history, as text."""
