@@ -29,12 +29,10 @@ from empathy_judge.calibration.estimate import Estimate, estimate_of, finite_or_
 from empathy_judge.calibration.monitoring.drift import prompts_needed
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
-from empathy_judge.data.text import MINUS, UNDEFINED, points
+from empathy_judge.data.text import UNDEFINED, number, points
 from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import GateFigure, ModelChange
 from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome
-from empathy_judge.reports.charts import signed_tick
-from empathy_judge.reports.comparison.pair_sentences import probability
 
 CHANGES: Final[tuple[Kind, ...]] = ("max_drop", "good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
@@ -175,6 +173,8 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
 
 def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure) -> GateResult:
     """Apply the rule, also to unscored responses counted as Bad where these are many."""
+    from empathy_judge.reports.comparison.pair_sentences import probability
+
     sign = 1 if gate.label == "bad" else -1
     outcome = _outcome(gate, figure)
     unscored, shift = _unscored(gate, model, figure)
@@ -183,7 +183,7 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure) -> GateResult:
     outcome = "inconclusive" if is_withheld else outcome
     shown, deciding = (_points(item, sign) for item in (figure.tonight, figure.sure))
     against = "the baseline" if gate.subject == "baseline" else gate.subject
-    bound = f"limit {signed_tick(sign * gate.limit).replace('-', MINUS)}"
+    bound = f"limit {number(sign * gate.limit, 1, sign=True)}"
     if gate.kind == "max_drop":
         chance = probability(_chance(gate, figure)) or UNDEFINED
         bound = f"at least as good within {gate.limit:g} points: probability {chance}"
