@@ -216,6 +216,17 @@ def percent_interval(share: AnyEstimate, digits: int = 1, *, sign: bool = False)
     return f"{number(end, digits, scale=100, sign=sign)} or {side}"
 
 
+def probability(value: float) -> str:
+    """Print a probability; never as certainty.
+
+    >>> probability(0.912), probability(0.998), probability(0.001), probability(math.nan)
+    ('91%', 'over 99%', 'under 1%', '')
+    """
+    if math.isnan(value):
+        return ""
+    return "over 99%" if value > 0.994 else "under 1%" if value < 0.006 else f"{100 * value:.0f}%"
+
+
 def p_value(value: float | None) -> str:
     """Print a p-value to three places.
 

@@ -29,7 +29,7 @@ from empathy_judge.calibration.estimate import Estimate, estimate_of, finite_or_
 from empathy_judge.calibration.monitoring.drift import prompts_needed
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS, REPLY
-from empathy_judge.data.text import UNDEFINED, number, points
+from empathy_judge.data.text import UNDEFINED, number, points, probability
 from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import GateFigure, ModelChange
 from empathy_judge.nightly.schema import Against, GateResult, Kind, Label, ModelResult, Outcome
@@ -173,8 +173,6 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
 
 def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure) -> GateResult:
     """Apply the rule, also to unscored responses counted as Bad where these are many."""
-    from empathy_judge.reports.comparison.pair_sentences import probability
-
     sign = 1 if gate.label == "bad" else -1
     outcome = _outcome(gate, figure)
     unscored, shift = _unscored(gate, model, figure)

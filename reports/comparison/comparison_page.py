@@ -19,7 +19,7 @@ from empathy_judge.data.crisis import LEFT_OUT, say_flags
 from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, REPLY, Exchange, to_plain
 from empathy_judge.data.rubric import in_words
-from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, printable, show
+from empathy_judge.data.text import UNDEFINED, listed, p_value, percent, points, printable, probability, show
 from empathy_judge.judge.scoring import CAVEAT
 from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick
 from empathy_judge.reports.comparison.pair_sentences import (
@@ -30,7 +30,6 @@ from empathy_judge.reports.comparison.pair_sentences import (
     describe_unscored,
     describe_wins,
     headline,
-    probability,
 )
 from empathy_judge.reports.outputs import CheckOutcome
 from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of

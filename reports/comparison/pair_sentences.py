@@ -15,7 +15,7 @@ from empathy_judge.calibration.comparison.verdicts import (
     round_up,
 )
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
-from empathy_judge.data.text import UNDEFINED, interval, p_value, points
+from empathy_judge.data.text import UNDEFINED, interval, p_value, points, probability
 
 UNKNOWN_SIZE = "by an unknown number of points"
 BASES = {
@@ -92,17 +92,6 @@ def _as_good(pair: Difference) -> str:
         first, second = (pair.one, pair.other) if one else (pair.other, pair.one)
         return f"{first} is at least as good as {second}, {within}"
     return ""
-
-
-def probability(value: float) -> str:
-    """Print a probability; never as certainty.
-
-    >>> probability(0.912), probability(0.998), probability(0.001), probability(math.nan)
-    ('91%', 'over 99%', 'under 1%', '')
-    """
-    if math.isnan(value):
-        return ""
-    return "over 99%" if value > 0.994 else "under 1%" if value < 0.006 else f"{100 * value:.0f}%"
 
 
 def favored(pair: Difference) -> Difference:
