@@ -159,7 +159,7 @@ class Campaign:
         assert ended.code in self.case.codes, ended.out + ended.err
         self.whole, self.steps = self.case.found(folder), ended.steps
         self.asked = self.case.calls() - before
-        assert self.whole and self.steps
+        assert self.whole and self.steps, ended.out + ended.err
 
     def new_folder(self) -> Path:
         """Make a folder and fill it."""

@@ -67,7 +67,7 @@ def test_a_tuning_killed_at_any_time_leaves_nothing_and_starts_again(
         lines = ('kind = "prompted"', 'model = "m"', f'base_url = "{server.base_url}"', "concurrency = 2")
         (tmp_path / "judge.toml").write_text("\n".join((*lines, "retries = 0\n")))
         words = ["optimize", *rated_files, "--judge", tmp_path / "judge.toml", "--out", "tuned.json"]
-        case = Case(name="optimize", arguments=[*words, "--max-calls", 160], results=["."], codes=(0, 2))
+        case = Case(name="optimize", arguments=[*words, "--max-calls", 300], results=["."], codes=(0, 2))
         campaign = Campaign(case, nursery, tmp_path)
         assert list(campaign.whole) == ["tuned.json"]
         campaign.kill_often(4)
