@@ -32,8 +32,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EMPTY = "..."  # replaces an empty reply, since every exchange needs one
 UNSCORED = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
-COUNTED = ("id", "model", "content_digest", "prompt_digest", "reply_digest", "probabilities", "unscored")
-COUNTED += ("flag", "features")
+DIGESTS = ("content_digest", "prompt_digest", "reply_digest")
+COUNTED = ("id", "model", *DIGESTS, "probabilities", "unscored", "flag", "features")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
