@@ -53,7 +53,10 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_external_sets": external_figures.external_sets,
         "table_prompt_fit": reference_tables.prompt_fit,
         "table_simulated_answers": reference_tables.simulated_answers,
+        "table_verdicts_by_gap": reference_tables.verdicts_by_gap,
+        "table_stated_answers": reference_tables.stated_answers,
         "table_real_answers": reference_tables.real_answers,
+        "table_level_errors": reference_tables.level_errors,
     }
 
 

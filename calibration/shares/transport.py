@@ -262,9 +262,11 @@ def _on_line(calibrated: CalibratedModels, judge: Any) -> Any:
     return posterior.weight @ (posterior.height + posterior.slope * (judge - posterior.center))
 
 
-def _expected(calibrated: CalibratedModels, judge: float) -> float:
-    """Return the expected logit of a human level: the judge's own where it is trusted, else the line's."""
-    return judge if calibrated.trusts_levels else float(_on_line(calibrated, judge))
+def _shift(calibrated: CalibratedModels, target: TargetModel, judge: float) -> float:
+    """Return what to add to the line at the judge's logit, to get its own level where that is trusted."""
+    low, high = calibrated.range
+    is_own = low <= target.judge <= high and calibrated.trusts_levels
+    return float(judge - _on_line(calibrated, judge)) if is_own else 0.0
 
 
 def bound_beyond(calibrated: CalibratedModels, target: TargetModel) -> Bound | None:
@@ -375,7 +377,7 @@ def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation
     reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
     slope, deviation = posterior.slope[:, None], posterior.deviation[:, None, None]
     mean = posterior.height[:, None] + slope * (judge - posterior.center)
-    mean += [_expected(calibrated, each) - _on_line(calibrated, each) for each in judge]
+    mean += [_shift(calibrated, *pair) for pair in zip(targets, judge, strict=True)]
     covariance = np.where(np.eye(size), 1.0, correlation) * deviation**2
     covariance = covariance + np.eye(size) * (slope[..., None] ** 2 * blur + reach)
     covariance = covariance + posterior.height_variance[:, None, None]
@@ -466,7 +468,7 @@ def sign_probability(
     scale = math.sqrt(2 * (1 - correlation) * error_variance(calibrated) + error**2)
     if not drop:
         return float(stdtr(_freedom(calibrated), (judge[0] - judge[1]) / scale))
-    level = float(calibrated.inverse(_expected(calibrated, judge[1])))
+    level = float(calibrated.inverse(_on_line(calibrated, judge[1]) + _shift(calibrated, other, judge[1])))
     if level <= drop + LEAST_DROP:
         return math.nan
     allowed = (calibrated.link(level) - calibrated.link(level - drop)) / posterior.slope

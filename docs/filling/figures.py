@@ -11,6 +11,7 @@ from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.text import show
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
+ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
 
 
 @cache
@@ -26,6 +27,15 @@ def evaluation(protocol: str, *, who: str = "judge", judge: Path = JUDGE) -> dic
     return measured
 
 
+@cache
+def answers() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the figures of answers on unrated models, by world and check."""
+    worlds: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in json.loads(ANSWERS.read_text(encoding="utf-8")):
+        worlds.setdefault(row["world"], {})[row["check"]] = row
+    return worlds
+
+
 def figures() -> dict[str, str]:
     """Return every figure by the name that the pages use."""
     known, unknown = (evaluation(name)["chosen_models"] for name in ("raters-apart", "model-apart"))
@@ -33,7 +43,21 @@ def figures() -> dict[str, str]:
     calibration = read_calibration(JUDGE / "calibration.json")
     rated = calibration.calibrated_models["Good"]
     line, (low, high) = fit_line(rated), rated.range
+    real, own = answers()["classifier"], answers()["own calibration"]
+    misjudged = answers()["rated models misjudged by 15 points"]
+    variants = answers()["variants without a correlation"]
     return {
+        "error_printed": f"{100 * real['level error, study, printed']['measured']:.1f}",
+        "answers_order": _count(real["order right, language models"]),
+        "answers_stated": _share(real["stated, language models"]),
+        "answers_as_good": _count(real["at least as good"]),
+        "answers_as_good_models": _count(real["at least as good, language models"]),
+        "answers_misjudged_50": _share(misjudged["50 ratings"]),
+        "answers_misjudged_100": _share(misjudged["100 ratings"]),
+        "answers_variants_25": _share(variants["0.25 assumed"]),
+        "answers_variants_50": _share(variants["0.5 assumed"]),
+        "answers_own_covered": _share(own["new model covered"]),
+        "answers_own_width": f"{own['width']['measured']:.2f}",
         "tau_known_all": _plain(evaluation("raters-apart")["all_models"]["tau"]),
         "tau_unknown": _plain(unknown["tau"]),
         "error_known": _points(known["mean_share_error"]),
@@ -58,3 +82,11 @@ def _plain(estimate: dict[str, float]) -> str:
 
 def _points(estimate: dict[str, float]) -> str:
     return show(estimate, digits=1, scale=100)
+
+
+def _share(row: dict[str, Any]) -> str:
+    return f"{100 * row['measured']:.0f}%"
+
+
+def _count(row: dict[str, Any]) -> str:
+    return f"{row['measured']} of {row['of']}"

@@ -28,7 +28,7 @@ from empathy_judge.judge.base import JUDGES, option_types
 from empathy_judge.judge.llm.endpoint import Endpoint
 from empathy_judge.training.cross_validation import SETS_APART, read_rows
 from empathy_judge.training.held_out import expected_scores
-from filling.figures import JUDGE, card, evaluation
+from filling.figures import JUDGE, answers, card, evaluation
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
 PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "JudgeClient")
@@ -69,22 +69,29 @@ RELEVANCE: Final = {
     "score higher under their own prompt than under another": "own_higher",
 }
 # The columns of the tables of answers on unrated models, and the checks whose worst figure each has.
-ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
 SIMULATED_ANSWERS: Final = {
     "level covered": ("level",),
-    "relative width": ("width",),
     "bound covered": ("linear", "twice", "three times"),
     "bound, half the slope": ("half",),
-    "*better*, no difference": ("better at gap 0",),
     "*better* wrong": ("better wrong",),
     "*probably better* wrong": ("probably better wrong",),
-    "20 points found": ("gap 20 found",),
 }
 REAL_ANSWERS: Final = {
-    "wrong order, P ≥ 0.95": "signs wrong, P >= 0.95",
-    "wrong order, P ≥ 0.88": "signs wrong, P >= 0.88",
+    "stated": "stated, all",
+    "people agree": "observed, all",
+    "Brier score": "Brier score",
     "levels covered": "levels covered",
     "differences covered": "differences covered",
+}
+VERDICTS_BY_GAP: Final = ("better", "probably better", "at least as good")
+DEVIATIONS: Final = ("deviations 0.14", "deviations 0.18", "deviations 0.25")
+GAPS: Final = (-10, 0, 5, 10, 15, 20)
+LEVEL_SETS: Final = {"study": "crowd study, language models", "ieval": "iEval", "dstc9": "DSTC9"}
+LEVEL_GUESSES: Final = {
+    "printed": "printed by `score`",
+    "judge": "the judge's own share",
+    "line": "the calibration line",
+    "mean": "mean of the other models",
 }
 UNRANKED: Final = {"spearman", "auc_bad", "balanced_accuracy"}  # undefined where every reply gets the same
 
@@ -368,36 +375,78 @@ def prompt_fit() -> str:
     return table(heads, [row + [""] * (len(heads) - len(row)) for row in rows.values()])
 
 
+def _answer(row: dict[str, Any] | None) -> str:
+    """Print a figure, in bold where it misses its limit."""
+    if row is None:
+        return ""
+    is_missed = not row.get("at_least", -1) <= row["measured"] <= row.get("at_most", 9999)
+    is_number = row["check"] in ("width", "Brier score")
+    cell = f"{row['measured']:.2f}" if is_number else f"{100 * row['measured']:.1f}%"
+    if isinstance(row["measured"], int):
+        cell = f"{row['measured']:,} of {row['of']:,}" if "of" in row else str(row["measured"])
+    return f"**{cell}**" if is_missed else cell
+
+
 def simulated_answers() -> str:
     """Return how often answers on unrated models are right in simulated worlds; a missed limit is bold."""
-    by_world: dict[str, list[dict[str, Any]]] = {}
-    for row in json.loads(ANSWERS.read_text(encoding="utf-8")):
-        by_world.setdefault(row["world"], []).append(row)
     rows = []
-    for world, figures in by_world.items():
-        if "of" not in figures[0]:
-            cells = [_worst_answer(figures, checks) for checks in SIMULATED_ANSWERS.values()]
-            rows.append([world, *cells])
+    for world, figures in answers().items():
+        if "level" in figures:
+            found = [
+                [row for check, row in figures.items() if check.rpartition(", ")[2] in checks]
+                for checks in SIMULATED_ANSWERS.values()
+            ]
+            rows.append([world, *(_answer(min(each, key=lambda row: row["measured"])) for each in found)])
     return table(["world", *SIMULATED_ANSWERS], rows)
 
 
-def _worst_answer(figures: Iterable[dict[str, Any]], checks: tuple[str, ...]) -> str:
-    """Return the worst of these checks, in bold where it misses its limit."""
-    mine = [row for row in figures if row["check"].rpartition(", ")[2] in checks]
-    row = min(mine, key=lambda row: row["measured"])
-    is_missed = not row.get("at_least", -1) <= row["measured"] <= row.get("at_most", 9)
-    cell = f"{row['measured']:.2f}" if row["check"] == "width" else f"{100 * row['measured']:.1f}%"
-    return f"**{cell}**" if is_missed else cell
+def verdicts_by_gap() -> str:
+    """Return how often each verdict is given at a true difference, in percent by the judge's deviation."""
+    rows = []
+    for verdict in VERDICTS_BY_GAP:
+        figures = [[answers()[world].get(f"{verdict} at {gap}") for world in DEVIATIONS] for gap in GAPS]
+        cells = (" / ".join(_answer(row).replace("%", "") for row in each if row) for each in figures)
+        rows.append([f"*{verdict}*", *cells])
+    return table(["%", *(f"{gap} points" for gap in GAPS)], rows)
+
+
+def stated_answers() -> str:
+    """Return how often people agree with the sign of a difference, by its stated probability."""
+    figures = answers()["classifier"]
+    bins = [check.partition(", ")[2] for check in figures if check.startswith("observed")]
+    rows = [
+        [name, str(figures[f"stated, {name}"]["of"])]
+        + [_answer(figures[f"{kind}, {name}"]) for kind in ("stated", "observed")]
+        for name in (*bins[1:], bins[0])
+    ]
+    return table(["probability", "pairs", "stated", "people agree"], rows)
 
 
 def real_answers() -> str:
     """Return how often answers are right on rated sets whose systems, or the whole set, are left out."""
-    cells: dict[str, dict[str, str]] = {}
-    for row in json.loads(ANSWERS.read_text(encoding="utf-8")):
-        if "of" in row:
-            cells.setdefault(row["world"], {})[row["check"]] = f"{row['measured']} of {row['of']:,}"
-    rows = [[world, *(figures[check] for check in REAL_ANSWERS.values())] for world, figures in cells.items()]
-    return table(["systems scored by", *REAL_ANSWERS], rows)
+    rows = [
+        [
+            world,
+            str(figures["stated, all"]["of"]),
+            *(_answer(figures.get(check)) for check in REAL_ANSWERS.values()),
+        ]
+        for world, figures in answers().items()
+        if "stated, all" in figures
+    ]
+    return table(["systems scored by", "pairs", *REAL_ANSWERS], rows)
+
+
+def level_errors() -> str:
+    """Return the errors of the levels of left-out models, of what is printed and of other guesses."""
+    figures = answers()["classifier"]
+    rows = [
+        [
+            name,
+            *(f"{100 * figures[f'level error, {each}, {guess}']['measured']:.1f}" for guess in LEVEL_GUESSES),
+        ]
+        for each, name in LEVEL_SETS.items()
+    ]
+    return table(["models left out", *LEVEL_GUESSES.values()], rows)
 
 
 def nightly_keys() -> str:

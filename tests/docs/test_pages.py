@@ -110,7 +110,7 @@ def test_what_pages_keep_is_fresh(fill: ModuleType) -> None:
     [
         (
             "docs/explanation/accuracy.md",
-            "error_unknown worst_unknown error_guess error_guess_among error_tfidf tau_unknown",
+            "error_printed error_unknown worst_unknown error_guess error_guess_among error_tfidf tau_unknown",
         ),
         ("README.md", "worst_unknown"),
     ],
@@ -122,7 +122,7 @@ def test_figures_in_the_text_are_the_cards(fill: ModuleType, page: str, names: s
 
 def test_the_readme_quotes_the_card(fill: ModuleType) -> None:
     text, figures = README.read_text(encoding="utf-8"), fill.figures.figures()
-    assert f"**{figures['error_unknown'].split()[0]} points**" in text
+    assert f"**{figures['error_printed']} points**" in text
     kappa = fill.figures.evaluation("raters-apart")["per_response"]["label_qwk"]["value"]
     assert f"**{kappa:.2f}**" in text
 

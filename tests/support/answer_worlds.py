@@ -7,34 +7,35 @@ Beyond the rated models the slope changes by the factor of a curve.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Final
-from unittest.mock import patch
 
 import numpy as np
 
 from empathy_judge.calibration.artifact import CALIBRATION_FILE, read_calibration
-from empathy_judge.calibration.comparison.verdicts import ALPHA, LIKELY
-from empathy_judge.calibration.estimate import Floats
-from empathy_judge.calibration.shares import transport as transport_module
+from empathy_judge.calibration.comparison.verdicts import LIKELY, SURE, SURE_AT_LEAST
+from empathy_judge.calibration.estimate import Estimate, Floats
 from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
+    bound_beyond,
     sign_probability,
     transport,
 )
 from empathy_judge.judge.base import WEIGHTS
 
-DRAWS: Final = 1000
-PAIRS: Final = 5  # with each draw's calibration
-KNOWN_SIZE_DRAWS: Final = 200  # repeated with the size of the deviations known
+DRAWS: Final = 400
+PAIRS: Final = 4  # with each draw's calibration
 PROMPTS: Final = 64
-INSIDE: Final = "inside"
+VERDICTS: Final = ("better", "probably better", "at least as good")
 BEYOND: Final = {"0.3 above": 0.3, "0.5 below": -0.5, "1 below": -1.0}  # logits beyond the rated models
-CURVES: Final = {"linear": 1.0, "half": 0.5, "twice": 2.0, "three times": 3.0, "flat": 0.0}
+CURVES: Final = {"linear": 1.0, "half": 0.5, "twice": 2.0, "three times": 3.0}
+GAPS: Final = (-10, 0, 5, 10, 15, 20)  # true differences in points; in worlds of another kind 0 and 20
 GAP_SD: Final = 0.08  # of the true differences among which wrong verdicts are counted
+DROP: Final = 0.1
+OUTLIER: Final = 0.15  # by which the judge misjudges a rated model
+OWN_MODELS, OWN_RATINGS, DESIGN_EFFECT = 7, 60, 1.8  # of a user, and of each
 EDGE: Final = 0.001
 
 
@@ -45,38 +46,26 @@ class AnswerWorld:
     `by_set` is the standard deviation of the logarithm of that size from set to set.
     """
 
-    deviation: float = 0.16
+    deviation: float = 0.18
     slope: float = 1.0
     is_heavy_tailed: bool = False  # Student's t with 4 degrees of freedom
     by_set: float = 0.0
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether only the size of the deviations is special."""
+        return self == AnswerWorld(deviation=self.deviation)
+
 
 WORLDS: Final = {
-    "deviations 0.10": AnswerWorld(deviation=0.10),
-    "deviations 0.16": AnswerWorld(),
+    "deviations 0.14": AnswerWorld(deviation=0.14),
+    "deviations 0.18": AnswerWorld(),
     "deviations 0.25": AnswerWorld(deviation=0.25),
     "deviations t4": AnswerWorld(is_heavy_tailed=True),
     "deviations by set": AnswerWorld(by_set=0.5),
     "slope 0.5": AnswerWorld(slope=0.5),
     "slope 2": AnswerWorld(slope=2.0),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Rates over the draws of a world.
-
-    `level` and `bounds` (by target and curve) are coverages. `width` is the width of the interval inside the
-    rated range, relative to that with the size of the deviations known. `found` is the rate of *better* for
-    the better of two models 20 points apart. `wrong` is the part of each verdict that names the worse model.
-    """
-
-    level: float
-    width: float
-    bounds: Mapping[tuple[str, str], float]
-    better_at_0: float
-    found: float
-    wrong: Mapping[str, float]
 
 
 @cache
@@ -135,77 +124,129 @@ def prompt_error() -> float:
     return math.sqrt((layout().prompt_variance or 0.0) / PROMPTS)
 
 
-@cache
-def measure(name: str, draws: int = DRAWS) -> Measured:
-    """Simulate a world."""
+def measure(name: str, draws: int = DRAWS) -> dict[str, float]:
+    """Return the rates of a simulated world: coverage of levels and bounds, and of verdicts.
+
+    A verdict's rate is that on the better of two models, by the points that it is ahead; at 0 on either. The
+    last two are the parts of verdicts on random pairs that name the worse model.
+    """
     rng = np.random.default_rng(list(WORLDS).index(name))
-    covered, verdicts = Counter[tuple[str, str]](), Counter[tuple[str, str, bool]]()
-    widths: list[tuple[float, float]] = []
-    for number in range(draws):
+    gaps = GAPS if WORLDS[name].is_plain else (0, 20)
+    covered, said, verdicts = Counter[str](), Counter[str](), Counter[tuple[str, bool]]()
+    for _ in range(draws):
         draw = Draw.of(WORLDS[name], rng)
-        covered.update(_covered(draw, widths if number < KNOWN_SIZE_DRAWS else None))
+        covered.update(_covered(draw))
         for _ in range(PAIRS):
-            for gap_name, gap in (("0", 0.0), ("20", 0.2), ("random", GAP_SD * rng.standard_normal())):
-                verdicts[gap_name, *_verdict(draw, gap)] += 1
-    own, known = np.mean(widths, axis=0)
-    pairs = draws * PAIRS
-    return Measured(
-        level=covered[INSIDE, "linear"] / draws,
-        width=float(own / known),
-        bounds={(target, curve): covered[target, curve] / draws for target in BEYOND for curve in CURVES},
-        better_at_0=sum(verdicts["0", "better", is_right] for is_right in (True, False)) / pairs,
-        found=verdicts["20", "better", True] / pairs,
-        wrong={
-            verdict: verdicts["random", verdict, False]
-            / max(1, sum(verdicts["random", verdict, is_right] for is_right in (True, False)))
-            for verdict in ("better", "probably better")
-        },
+            for points in gaps:
+                verdict, is_right, is_as_good = _verdict(draw, points / 100)
+                said[f"{verdict} at {points}"] += is_right or not points
+                said[f"at least as good at {points}"] += is_as_good
+            verdicts[_verdict(draw, GAP_SD * rng.standard_normal())[:2]] += 1
+    checks = [
+        f"{verdict} at {points}" for verdict in VERDICTS for points in gaps if points >= 0 or "as" in verdict
+    ]
+    places = [f"bound {target}, {curve}" for target in BEYOND for curve in CURVES]
+    return (
+        {check: covered[check] / draws for check in ("level", *places)}
+        | {check: said[check] / draws / PAIRS for check in checks}
+        | {
+            f"{each} wrong": verdicts[each, False] / max(1, verdicts[each, False] + verdicts[each, True])
+            for each in VERDICTS[:2]
+        }
     )
 
 
-def _covered(draw: Draw, widths: list[tuple[float, float]] | None) -> list[tuple[str, str]]:
-    """Return the targets and curves whose level is in its interval; add the widths of those inside."""
+def _covered(draw: Draw) -> list[str]:
+    """Return the checks of levels and bounds that include the truth."""
     logits = layout().link(layout().judge)
     ends = float(logits.min()), float(logits.max())
-    places = {INSIDE: draw.rng.uniform(*ends)} | {name: ends[by > 0] + by for name, by in BEYOND.items()}
+    places = {"level": draw.rng.uniform(*ends)}
+    places |= {f"bound {name}": ends[by > 0] + by for name, by in BEYOND.items()}
     covered = []
-    for target, place in places.items():
-        model = draw.judged(place)
-        interval = transport(draw.calibrated, model).interval
-        assert interval is not None
+    for check, place in places.items():
+        estimate = transport(draw.calibrated, draw.judged(place))
         inside = float(np.clip(place, *ends))
         (human,) = draw.human(np.array([inside]))
-        for curve, factor in CURVES.items():
+        for curve, factor in CURVES.items() if check != "level" else [("", 1.0)]:
             level = float(layout().inverse(human + factor * draw.world.slope * (place - inside)))
-            covered += [(target, curve)] if interval.low <= level <= interval.high else []
-        if target == INSIDE and widths is not None:
-            widths.append((interval.high - interval.low, _width_with_known_size(draw, model)))
+            covered += [f"{check}, {curve}".removesuffix(", ")] if _is_in(level, estimate) else []
     return covered
 
 
-def _width_with_known_size(draw: Draw, model: TargetModel) -> float:
-    """Return the width of the interval where the size of the deviations is known."""
-    names = tuple(f"{name}, size known" for name in draw.calibrated.models)  # else the posterior is cached
-    with patch.multiple(transport_module, DEVIATION=draw.size, DEVIATION_FREEDOM=1e6):
-        interval = transport(replace(draw.calibrated, models=names), model).interval
-    assert interval is not None
-    return interval.high - interval.low
+def _verdict(draw: Draw, gap: float, correlation: float = 0.0) -> tuple[str, bool, bool]:
+    """Return the verdict on two models whose human levels differ by the gap, and whether its sign is right.
 
-
-def _verdict(draw: Draw, gap: float) -> tuple[str, bool]:
-    """Return the verdict on two models whose human levels differ by the gap, and whether it is right."""
+    The last is whether the one is called at least as good, within the drop.
+    """
     level = float(layout().inverse(middle()[0]))
     human = layout().link(np.array([level + gap / 2, level - gap / 2]))
     one, other = (draw.judged(float(logit)) for logit in draw.judge(human))
     steepness = layout().steepness(layout().link([one.judge, other.judge]))
     error = prompt_error() * float(np.sqrt((1 / steepness**2).sum()))
-    probability = sign_probability(draw.calibrated, one, other, error)
-    return verdict_of(probability), (probability > 0.5) == (gap > 0)
-
-
-def verdict_of(probability: float) -> str:
-    """Return the verdict on one pair, whichever model it names."""
+    sign = partial(sign_probability, draw.calibrated, one, other, error, correlation=correlation)
+    probability = sign()
+    is_inside = not any(bound_beyond(draw.calibrated, each) for each in (one, other))
+    as_good = is_inside and sign(drop=DROP) >= SURE_AT_LEAST
     certain = max(probability, 1 - probability)
-    if certain >= 1 - ALPHA / 2:
-        return "better"
-    return "probably better" if certain >= LIKELY else "inconclusive"
+    verdict = "better" if certain >= SURE else "probably better" if certain >= LIKELY else "inconclusive"
+    return verdict, (probability > 0.5) == (gap > 0), as_good
+
+
+def variants_called_better(correlation: float, draws: int = DRAWS) -> float:
+    """Return how often one of two equal models is called better if errors are assumed to correlate."""
+    rng = np.random.default_rng(0)
+    each = (Draw.of(AnswerWorld(), rng) for _ in range(draws))
+    verdicts = [_verdict(draw, 0.0, correlation)[0] for draw in each for _ in range(PAIRS)]
+    return verdicts.count("better") / len(verdicts)
+
+
+def outlier_covered(ratings: int, draws: int = DRAWS) -> float:
+    """Return how often the interval of a rated model that the judge misjudges by `OUTLIER` has its level."""
+    rng = np.random.default_rng(ratings)
+    draw = Draw(world=AnswerWorld(), rng=rng, size=0.0, calibrated=layout())
+    ends = np.quantile(layout().link(layout().judge), (0, 1))
+    covered = 0
+    for number in range(draws):
+        place = rng.uniform(*ends)
+        usual = transport(layout(), TargetModel(judge=float(layout().inverse(place)))).value
+        human = usual + (OUTLIER if number % 2 else -OUTLIER)
+        noise = human * (1 - human) * DESIGN_EFFECT / ratings
+        crowd = float(np.clip(human + math.sqrt(noise) * rng.standard_normal(), EDGE, 1 - EDGE))
+        covered += _is_in(human, transport(layout(), replace(draw.judged(place), crowd=crowd, noise=noise)))
+    return covered / draws
+
+
+def own_calibration(draws: int = DRAWS) -> dict[str, float]:
+    """Return the coverage of a new model's interval with own ratings, and its relative width.
+
+    The own models fit the shipped line; the width is relative to that with the shipped calibration alone.
+    """
+    rng = np.random.default_rng(0)
+    covered, widths = 0, []
+    for _ in range(draws):
+        draw = Draw.of(AnswerWorld(), rng)
+        ends = np.quantile(layout().link(layout().judge), (0, 1))
+        places = rng.uniform(*ends, OWN_MODELS + 1)
+        human = layout().inverse(draw.human(places))
+        noise = human * (1 - human) * DESIGN_EFFECT / OWN_RATINGS
+        crowd = np.clip(human + np.sqrt(noise) * rng.standard_normal(len(human)), EDGE, 1 - EDGE)
+        own = replace(
+            draw.calibrated,
+            models=tuple(f"own {number}" for number in range(OWN_MODELS)),
+            judge=tuple(draw.judged(place).judge for place in places[1:]),
+            crowd=tuple(crowd[1:].tolist()),
+            noise=tuple(noise[1:].tolist()),
+            shared=0.0,
+            base=draw.calibrated,
+        )
+        model = draw.judged(places[0])
+        with_own, alone = (transport(line, model) for line in (own, draw.calibrated))
+        covered += _is_in(float(human[0]), with_own)
+        widths.append((with_own.width, alone.width))
+    return {"new model covered": covered / draws, "width": float(np.divide(*np.mean(widths, axis=0)))}
+
+
+def _is_in(value: float, estimate: Estimate) -> bool:
+    ends = estimate.interval
+    assert ends is not None
+    return ends.low <= value <= ends.high

@@ -5,23 +5,29 @@ its bounds are not 0 and 1.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
+from typing import Final
 from unittest.mock import patch
 
 import numpy as np
 from system_means import SystemMean, read_system_means
 
+from empathy_judge.calibration.cluster import NORMAL
+from empathy_judge.calibration.comparison.verdicts import SURE_AT_LEAST
 from empathy_judge.calibration.shares import transport as transport_module
 from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
+    bound_beyond,
     sign_probability,
     transport,
     transport_difference,
 )
+
+DROP: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +79,70 @@ def _rated_systems(name: str, judge: str, rows: Sequence[SystemMean]) -> RatedSy
     )
 
 
-def signs(systems: RatedSystems, by: CalibratedModels) -> Iterable[tuple[float, bool]]:
-    """Return every pair's probability of the likelier sign by another set's calibration, and if it holds."""
+@dataclass(frozen=True, kw_only=True)
+class StatedPair:
+    """What a line states of two systems, and people's difference of them."""
+
+    names: tuple[str, str]
+    probability: float  # that the first is better
+    as_good: tuple[bool, bool]  # as the other, by no more than the drop
+    gap: float
+    is_significant: bool
+
+    @property
+    def stated(self) -> float:
+        return max(self.probability, 1 - self.probability)
+
+    @property
+    def holds(self) -> bool:
+        return (self.probability > 0.5) == (self.gap > 0)
+
+
+def stated_pairs(
+    systems: RatedSystems, line_of: Callable[[tuple[str, str]], CalibratedModels]
+) -> list[StatedPair]:
+    """Return what the line for each pair of names states of it."""
+    stated, known = [], systems.calibrated
     for first, second in systems.pairs:
-        one, other = systems.targets[first], systems.targets[second]
-        steepness = [by.steepness(by.link(target.judge)) for target in (one, other)]
-        error = math.hypot(
-            math.sqrt(one.judge_noise) / steepness[0], math.sqrt(other.judge_noise) / steepness[1]
+        names = known.models[first], known.models[second]
+        line, pair = line_of(names), (systems.targets[first], systems.targets[second])
+        errors = [math.sqrt(each.judge_noise) / line.steepness(line.link(each.judge)) for each in pair]
+        sign = partial(sign_probability, line, error=math.hypot(*errors))
+        is_inside = not any(bound_beyond(line, each) for each in pair)
+        gap, noise = known.crowd[first] - known.crowd[second], known.noise[first] + known.noise[second]
+        stated.append(
+            StatedPair(
+                names=names,
+                probability=sign(*pair),
+                as_good=tuple(
+                    is_inside and sign(*each, drop=DROP) >= SURE_AT_LEAST for each in (pair, pair[::-1])
+                ),
+                gap=gap,
+                is_significant=abs(gap) > NORMAL * math.sqrt(noise),
+            )
         )
-        probability = sign_probability(by, one, other, error)
-        is_preferred = systems.calibrated.crowd[first] > systems.calibrated.crowd[second]
-        yield max(probability, 1 - probability), (probability > 0.5) == is_preferred
+    return stated
+
+
+def level_errors(systems: RatedSystems, *without: str) -> dict[str, float]:
+    """Return mean errors of the levels of left-out systems, but for those named.
+
+    They are of the printed level, the line's, the judge's own, and the mean of the others.
+    """
+    known, rows = systems.calibrated, []
+    for index, name in enumerate(known.models):
+        if name in without:
+            continue
+        rest = known.without(name)
+        own = known.judge[index]
+        with patch.object(CalibratedModels, "trusts_levels", False):
+            by_line = transport(rest, systems.targets[index]).order
+        others = np.mean(
+            [crowd for each, crowd in zip(rest.models, rest.crowd, strict=True) if each not in without]
+        )
+        printed = transport(rest, systems.targets[index]).order
+        rows.append(np.abs(np.array([printed, by_line, own, others]) - known.crowd[index]))
+    return dict(zip(("printed", "line", "judge", "mean"), np.mean(rows, axis=0).tolist(), strict=True))
 
 
 def levels_held(systems: RatedSystems) -> list[bool]:

@@ -1,8 +1,8 @@
 """Means of systems by a judge and by people, for every rated set with several systems.
 
 They show how far a judge deviates from people from system to system, which is the prior of calibrated levels
-and verdicts. No judge was trained on the ratings it is compared with: the default's are from its trials, the
-language models' are recorded in mental-align.
+and verdicts. No judge was trained on the ratings it is compared with: the default's are from its trials,
+those of external sets from the shipped judge, and the language models' are recorded in mental-align.
 
 `PYTHONPATH=. python tests/support/system_means.py DATA_FOLDER` writes `tests/data/system_means.json`.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from repository import ROOT
 
 from empathy_judge.calibration.artifact import CALIBRATION_FILE, read_calibration
 from empathy_judge.calibration.cluster import contrast
@@ -24,7 +25,7 @@ from empathy_judge.data.records import LABELS
 from empathy_judge.judge.base import WEIGHTS
 from empathy_judge.judge.onnx_model import CARD
 from empathy_judge.training.cross_validation import JUDGE, MODEL_APART, SETS_APART, read_rows
-from empathy_judge.training.rated_sets import RATED_SETS
+from empathy_judge.training.rated_sets import EXTERNAL_SETS, RATED_SETS, RatedItem, read_rated_set
 
 FILE: Final = Path(__file__).parents[1] / "data" / "system_means.json"
 RECORDED, RECORDED_SCALE, EXPERT = "mental-align", (1.0, 5.0), "human"
@@ -90,6 +91,22 @@ def left_out_means(name: str) -> Iterator[SystemMean]:
         yield SystemMean(set=each, judge=name, system=system, **figures)
 
 
+def external_means(name: str, folder: Path) -> Iterator[SystemMean]:
+    """Return the systems of the external sets, scored by the shipped judge as the docs record it."""
+    recorded = json.loads((ROOT / "docs" / "figures" / "external_sets.json").read_text(encoding="utf-8"))
+    for each, facts in EXTERNAL_SETS.items():
+        predictions = recorded[name]["predictions"][each]
+        groups = defaultdict[str, list[tuple[RatedItem, float]]](list)
+        for item in read_rated_set(each, folder):
+            if good := predictions.get(item.exchanges[-1].id):
+                groups[item.system].append((item, good[-1]))
+        low, high = facts.scale
+        for system, rows in sorted(groups.items()):
+            human = [(item.rating - low) / (high - low) for item, _ in rows]
+            figures = _figures([good for _, good in rows], human, [item.cluster for item, _ in rows])
+            yield SystemMean(set=each, judge=name, system=system, **figures)
+
+
 def recorded_means(folder: Path) -> Iterator[SystemMean]:
     """Return the systems of mental-align by every recorded language model and attribute."""
     scores: defaultdict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
@@ -118,7 +135,11 @@ def _figures(judged: list[float], human: list[float], clusters: list[str]) -> di
 
 def main(folder: Path) -> None:
     """Write the means of every set."""
-    means = [*left_out_means("classifier"), *recorded_means(folder)]
+    means = [
+        *left_out_means("classifier"),
+        *external_means("classifier", folder),
+        *recorded_means(folder),
+    ]
     rounded = (
         {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(mean).items()}
         for mean in means
