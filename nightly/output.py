@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from empathy_judge.data.records import NOUNS, to_plain
-from empathy_judge.data.text import listed, number, percent, points, printable
+from empathy_judge.data.text import listed, number, points, printable
 from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import describe_variation, name_nights
 from empathy_judge.nightly.config import NightlyConfig
@@ -16,7 +16,7 @@ from empathy_judge.nightly.gates import AGAINST, EXIT_CODES, gravest
 from empathy_judge.nightly.history import show_place
 from empathy_judge.nightly.schema import FINE, GateResult, ModelResult, NightRecord
 from empathy_judge.reports.outputs import CheckOutcome, append_summary, print_command
-from empathy_judge.reports.page import Cell, Page, Section, Table
+from empathy_judge.reports.page import Cell, Page, Section, Table, name_ends, share_cells
 
 COMMANDS: Final = {"regression": "error", "failed": "error", "stale": "warning", "inconclusive": "warning"}
 FINDING_KEYS: Final = ("model", "limit", "outcome", "sentence", "value", "low", "high", "emotions")
@@ -175,8 +175,9 @@ def _table(record: NightRecord) -> Table:
         for row in (head, *rows):
             del row[-2]  # no reply is unscored
     kind = "corrected" if any(model.corrected for model in record.models) else "uncorrected"
+    ends = name_ends([model.shares["Good"] for model in record.models if model.shares])
     return Table(
-        caption=f"% of {NOUNS[record.unit]}, {kind}, 95% CI; vs: change of the Good share, uncorrected",
+        caption=f"% of {NOUNS[record.unit]}, {kind}, {ends}; vs: change of the Good share, uncorrected",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),
@@ -184,11 +185,12 @@ def _table(record: NightRecord) -> Table:
 
 
 def _row(model: ModelResult, record: NightRecord) -> list[str]:
-    shares = model.shares
+    bad, _, good = share_cells(model.shares)
     since = {item.against: item for item in record.changes if item.model == model.model}
     return [
         model.model,
-        *(percent(shares.get(label), glue="\n") for label in ("Good", "Bad")),
+        good,
+        bad,
         *(points(since[night].total if night in since else None, glue="\n") for night in AGAINST.values()),
         number(model.fit.estimate.value if model.fit else None, 2),
         f"{model.n:,}",

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from empathy_judge.data.text import count
+from empathy_judge.data.records import LABELS
+from empathy_judge.data.text import AnyEstimate, bound_of, count, percent, percents
 
 Item = TypeVar("Item")
 Look = Literal["reply", "best", "worst"]
@@ -119,6 +120,19 @@ def table_of(items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]]
     """
     rows = tuple(row(*(cell_of(item) for cell_of in columns.values())) for item in items)
     return Table(head=tuple(columns), rows=rows, **about)
+
+
+def name_ends(estimates: Iterable[AnyEstimate]) -> str:
+    """Return what the ends of these estimates are: intervals, bounds, or both."""
+    kinds = {bool(bound_of(item)) for item in estimates}
+    return "95% limits" if len(kinds) > 1 else "95% bound" if True in kinds else "95% CI"
+
+
+def share_cells(shares: Mapping[str, AnyEstimate], *, glue: str = "\n") -> list[str]:
+    """Return the share of each label with its interval; of a bound the one label that it is of."""
+    if bound_of(shares.get(LABELS[-1])):
+        return [*["\N{EN DASH}"] * (len(LABELS) - 1), percent(shares[LABELS[-1]])]
+    return percents([shares.get(label) for label in LABELS], glue=glue)
 
 
 def _text(value: Any) -> str:

@@ -20,7 +20,7 @@ from empathy_judge.data.text import listed, money, number, percent, percent_inte
 from empathy_judge.judge.explanation import Explanation
 from empathy_judge.judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
 from empathy_judge.reports.highlight import print_explanations
-from empathy_judge.reports.page import Table, row
+from empathy_judge.reports.page import Table, name_ends, row, share_cells
 from empathy_judge.reports.terminal import (
     NARROWEST,
     axis,
@@ -127,19 +127,6 @@ def level_table(levels: Sequence[LevelRow], screen: Console, unit: str) -> Table
         rows=tuple(row(*line) for line in rows),
         dim=frozenset(number for number, level in enumerate(levels) if level.is_reference),
     )
-
-
-def name_ends(estimates: Sequence[Estimate]) -> str:
-    """Return what the ends of these estimates are: intervals, bounds, or both."""
-    kinds = {bool(item.bound) for item in estimates}
-    return "95% limits" if len(kinds) > 1 else "95% bound" if True in kinds else "95% CI"
-
-
-def share_cells(shares: Mapping[str, Estimate], *, glue: str = "\n") -> list[str]:
-    """Return the share of each label with its interval; of a bound the one label that it is of."""
-    if GOOD in shares and shares[GOOD].bound:
-        return [*[NONE] * (len(LABELS) - 1), percent(shares[GOOD])]
-    return percents([shares.get(label) for label in LABELS], glue=glue)
 
 
 def _levels(summary: RunSummary) -> list[LevelRow]:

@@ -19,7 +19,7 @@ from empathy_judge.reports.charts import (
     signed_tick,
     span,
 )
-from empathy_judge.reports.page import Cell, Example, Figure, Section, Table, row, table_of
+from empathy_judge.reports.page import Cell, Example, Figure, Section, Table, row, share_cells, table_of
 
 METRIC_NAMES = {
     "qwk": "Weighted kappa, by label",
@@ -290,7 +290,7 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         rows=tuple(
             row(
                 item.model,
-                *(show_in(name, item.corrected) for name in columns),
+                *(share_cells(item.corrected, glue=" ") if shares else [show_in(column, item.corrected)]),
                 f"{HOW[item.how]}: {item.reason}" if item.how == "refused" else HOW[item.how],
                 item.judged,
                 item.ratings,

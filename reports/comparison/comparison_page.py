@@ -32,14 +32,22 @@ from empathy_judge.reports.comparison.pair_sentences import (
     headline,
 )
 from empathy_judge.reports.outputs import CheckOutcome
-from empathy_judge.reports.page import Example, Figure, Page, Section, Table, row, table_of
+from empathy_judge.reports.page import (
+    Example,
+    Figure,
+    Page,
+    Section,
+    Table,
+    name_ends,
+    row,
+    share_cells,
+    table_of,
+)
 from empathy_judge.reports.score_output import (
     LevelRow,
     describe_bounds,
     level_table,
-    name_ends,
     reference_rows,
-    share_cells,
 )
 from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
@@ -150,7 +158,7 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
             yield f"{pair.one} and {pair.other}: {describe_unscored(pair, unit)}"
     if compared.tests > 1:
         yield f"Verdicts without a probability allow for {compared.tests} comparisons (Holm)."
-    if len(compared.called) > 1:
+    if len(compared.called) > 1 and compared.expected_wrong >= 0.05:
         yield (
             f"Of the {len(compared.called)} verdicts that call a model better or probably better,"
             f" {compared.expected_wrong:.1f} are expected to be wrong."
