@@ -10,7 +10,7 @@ from rich.text import Text
 
 from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
 from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION, Difference
-from empathy_judge.calibration.comparison.judged_models import GOOD, ComparedLevel
+from empathy_judge.calibration.comparison.judged_models import GOOD
 from empathy_judge.calibration.comparison.verdicts import SETTLED
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.prompt_fit import fit_messages
@@ -312,7 +312,8 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     for level in compared.models:
         look: Look = "judge" if level.how == "judge" else "people"
         good = level.shares.get(GOOD)
-        figure = f"{_share(level, GOOD)}{' (judge)' if good and look == 'judge' else ''}"
+        shown = _with_end(level.shares, is_own=level.how == "judge").get(GOOD)
+        figure = f"{percent(shown)}{' (judge)' if good and look == 'judge' else ''}"
         lines.append(Line(name=level.model, figure=figure, marks=(Mark(look, good),) if good else ()))
     yield dot_plot(
         f"Good {noun}, %",
@@ -397,12 +398,6 @@ def _with_end(shares: Mapping[str, Estimate], *, is_own: bool = False) -> dict[s
         name: share if name == GOOD and not is_own else Estimate(share.value, None)
         for name, share in shares.items()
     }
-
-
-def _share(level: ComparedLevel, label: str, *, glue: str = " ") -> str:
-    """Return a share with its interval; without one where it is the judge's own."""
-    share = level.shares.get(label)
-    return percent(share.value if share and level.how == "judge" else share, glue=glue)
 
 
 def _pairs(pairs: Sequence[Difference]) -> Table:
