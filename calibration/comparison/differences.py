@@ -130,7 +130,9 @@ def _by_line(
             if reason := transport.refusal(line, target):
                 return DifferenceEstimate(reason=f"{item.name}: {reason}")
         is_rated = any(target.is_rated for target in targets)
-        is_inside = not any(transport.bound_beyond(line, target) for target in targets)
+        # Outside the rated range a loss is seen only if most of the replies cannot have lost anything.
+        directions = targets, targets[::-1]
+        is_seen = [equal >= MOSTLY_EQUAL or transport.shows_loss(line, *pair) for pair in directions]
         # Half of the difference's noise to each: together they have what pairing leaves of it.
         if alone[label].is_defined:
             targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
@@ -140,24 +142,21 @@ def _by_line(
         shares[label] = found.estimate
         if label != GOOD:
             continue
-        # Outside the rated range a loss is seen only if most of the replies cannot have lost anything.
-        may_lose = is_inside or equal >= MOSTLY_EQUAL
-        may_lose &= not (one.repeats_itself or other.repeats_itself)
+        drop = settings.max_drop
         if is_rated:
-            probability = found.exceeds(0.0)
-            if may_lose:
-                at_least = found.exceeds(-settings.max_drop), 1 - found.exceeds(settings.max_drop)
-            continue
-        error = logit_contrast(one.rated, other.rated).error
-        if not math.isfinite(error):
-            return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
-        sign = partial(transport.sign_probability, line, error=error, correlation=correlation)
-        probability = sign(*targets)
-        if may_lose:
-            at_least = (
-                sign(*targets, drop=settings.max_drop),
-                sign(*reversed(targets), drop=settings.max_drop),
+            probability, chances = found.exceeds(0.0), (found.exceeds(-drop), 1 - found.exceeds(drop))
+        else:
+            error = logit_contrast(one.rated, other.rated).error
+            if not math.isfinite(error):
+                return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
+            sign = partial(transport.sign_probability, line, error=error, correlation=correlation)
+            probability = sign(*targets)
+            chances = sign(*targets, drop=drop), sign(*reversed(targets), drop=drop)
+        if not (one.repeats_itself or other.repeats_itself):
+            first, second = (
+                chance if seen else math.nan for chance, seen in zip(chances, is_seen, strict=True)
             )
+            at_least = first, second
     return DifferenceEstimate(
         how="both" if is_rated else "line", shares=shares, probability=probability, at_least=at_least
     )

@@ -23,7 +23,7 @@ DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
 SCORE_DEVIATION: Final = 0.45  # of means on a scale, in standard deviations of the judge's scores
 SLOPE_SD: Final = 0.5  # of the slope's logarithm around 0; a slope of 7 was seen once, on iEval
 LEAST_SLOPE: Final = 0.5  # in the residuals of the sign rule
-OFFSET_SD: Final = 0.3  # of the levels that other people give, in logits
+OFFSET_SD: Final = 0.15  # of the levels that other people give, in logits
 EXTRAPOLATION: Final = 0.3  # standard deviation per logit beyond the calibrated models
 LEAST_MODELS = 3  # a line through two fits exactly
 LEAST_REPLIES = 10
@@ -276,6 +276,11 @@ def bound_beyond(calibrated: CalibratedModels, target: TargetModel) -> Bound | N
     if target.is_rated or low - slack <= target.judge <= high + slack:
         return None
     return "at most" if target.judge < low else "at least"
+
+
+def shows_loss(calibrated: CalibratedModels, model: TargetModel, baseline: TargetModel) -> bool:
+    """Return whether a loss would be seen: the baseline is inside the rated range, the model not below it."""
+    return bound_beyond(calibrated, baseline) is None and bound_beyond(calibrated, model) != "at most"
 
 
 def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:

@@ -196,8 +196,10 @@ def test_nothing_is_at_least_as_good_where_the_judge_cannot_see_a_loss() -> None
     assert compare(one, other, settings).verdict == "at least as good"
     assert compare(other, one, replace(settings, max_drop=0.01)).verdict == "inconclusive"
     repeating = replace(one, fit=PromptFit(estimate_of(0.9, 0.8, 1.0), prompts=20, repeated=0.5))
-    for model in (repeating, judged("beyond", 0.35, rng)):
-        assert math.isnan(compare(model, other, settings).at_least[0])
+    below, above = judged("below", -0.4, rng), judged("above", 0.35, rng)
+    for model, baseline in ((repeating, other), (below, other), (other, above)):
+        assert math.isnan(compare(model, baseline, settings).at_least[0])
+    assert compare(above, other, settings).at_least[0] > 0.95
 
 
 def test_prompts_are_counted_as_won_lost_or_even() -> None:

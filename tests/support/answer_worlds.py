@@ -19,7 +19,7 @@ from empathy_judge.calibration.estimate import Estimate, Floats
 from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
-    bound_beyond,
+    shows_loss,
     sign_probability,
     transport,
 )
@@ -185,8 +185,7 @@ def _verdict(draw: Draw, gap: float, correlation: float = 0.0) -> tuple[str, boo
     error = prompt_error() * float(np.sqrt((1 / steepness**2).sum()))
     sign = partial(sign_probability, draw.calibrated, one, other, error, correlation=correlation)
     probability = sign()
-    is_inside = not any(bound_beyond(draw.calibrated, each) for each in (one, other))
-    as_good = is_inside and sign(drop=DROP) >= SURE_AT_LEAST
+    as_good = shows_loss(draw.calibrated, one, other) and sign(drop=DROP) >= SURE_AT_LEAST
     certain = max(probability, 1 - probability)
     verdict = "better" if certain >= SURE else "probably better" if certain >= LIKELY else "inconclusive"
     return verdict, (probability > 0.5) == (gap > 0), as_good

@@ -21,7 +21,7 @@ from empathy_judge.calibration.shares import transport as transport_module
 from empathy_judge.calibration.shares.transport import (
     CalibratedModels,
     TargetModel,
-    bound_beyond,
+    shows_loss,
     sign_probability,
     transport,
     transport_difference,
@@ -99,23 +99,23 @@ class StatedPair:
 
 
 def stated_pairs(
-    systems: RatedSystems, line_of: Callable[[tuple[str, str]], CalibratedModels]
+    systems: RatedSystems, line_of: Callable[[tuple[str, ...]], CalibratedModels]
 ) -> list[StatedPair]:
-    """Return what the line for each pair of names states of it."""
+    """Return what the line for each pair of names states of it, inside the range of the whole line."""
     stated, known = [], systems.calibrated
     for first, second in systems.pairs:
         names = known.models[first], known.models[second]
         line, pair = line_of(names), (systems.targets[first], systems.targets[second])
         errors = [math.sqrt(each.judge_noise) / line.steepness(line.link(each.judge)) for each in pair]
         sign = partial(sign_probability, line, error=math.hypot(*errors))
-        is_inside = not any(bound_beyond(line, each) for each in pair)
         gap, noise = known.crowd[first] - known.crowd[second], known.noise[first] + known.noise[second]
         stated.append(
             StatedPair(
                 names=names,
                 probability=sign(*pair),
                 as_good=tuple(
-                    is_inside and sign(*each, drop=DROP) >= SURE_AT_LEAST for each in (pair, pair[::-1])
+                    shows_loss(line_of(()), *each) and sign(*each, drop=DROP) >= SURE_AT_LEAST
+                    for each in (pair, pair[::-1])
                 ),
                 gap=gap,
                 is_significant=abs(gap) > NORMAL * math.sqrt(noise),
