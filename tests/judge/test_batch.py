@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from batch_servers import BatchServer, answer_line
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run, write_toml
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Judgment
 from empathy_judge.data.tables import read_judgments
 from empathy_judge.judge.llm import batch as requests
@@ -36,13 +36,11 @@ def server() -> Iterator[BatchServer]:
 
 def write_judge(server: BatchServer, kind: str = "decision", **options: Any) -> str:
     about = {**KINDS[kind], "base_url": server.base_url, "key_env": "TEST_KEY", "retries": 2, **options}
-    Path("judge.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in about.items()))
-    return "judge.toml"
+    return write_toml("judge.toml", **about)
 
 
 def score(*arguments: object) -> Result:
-    words = ["score", *map(str, arguments), "--judge", "judge.toml"]
-    return CliRunner().invoke(cli.main, words, terminal_width=100)
+    return run("score", *arguments, "--judge", "judge.toml")
 
 
 def judged(folder: str = "run") -> list[Judgment]:
@@ -185,7 +183,7 @@ def test_what_cannot_be_batched_or_paid_for_is_refused_before_it_is_sent(
     server: BatchServer, write_responses: Write
 ) -> None:
     path = write_responses(200)
-    local = CliRunner().invoke(cli.main, ["score", str(path), "--judge", "length", "--batch", "--out", "l"])
+    local = run("score", path, "--judge", "length", "--batch", "--out", "l")
     assert local.exit_code == 2 and "does not support batches" in local.stderr
     write_judge(server, "prompted", reask=1)
     done = score(path, "--batch", "--out", "run")

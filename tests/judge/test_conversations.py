@@ -5,12 +5,12 @@ import random
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import run, run_checked, write_toml
 from talks import HEARD, KIND, STUCK, messages, talk
 
-from empathy_judge.commands.main import main
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.conversations import split_conversation
+from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.composite import ReplyMean
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
@@ -21,20 +21,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def write(name: str, rows: list[dict[str, object]]) -> None:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def run(*words: object) -> str:
-    done = CliRunner().invoke(main, list(map(str, words)), terminal_width=200)
-    assert done.exit_code in (0, 3), done.output
-    return done.output
-
-
 def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn() -> None:
-    judge = Path("judge.toml")
-    judge.write_text('kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nmode = "label"\n')
-    asked = load_judge(str(judge), unit="conversation")
+    judge = write_toml("judge.toml", kind="prompted", model="m", base_url="http://127.0.0.1:9/v1")
+    asked = load_judge(judge, unit="conversation")
     assert asked.unit == "conversation"
     (request,) = asked.write_requests(talk(HEARD, STUCK))
     system, shown = (message["content"] for message in request["messages"])
@@ -42,14 +31,15 @@ def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn() -> None
     delimited = delimit_exchange(talk(HEARD, STUCK), whole=True)
     assert delimited.text in shown
     assert f"--- {delimited.mark} turn 6, said by the listener ---" in shown
-    assert load_judge(str(judge)).version != asked.version
+    assert load_judge(judge).version != asked.version
 
 
 def test_score_notices_conversations_and_prints_a_level_without_an_interval() -> None:
     about = [{"id": f"c{n}", "model": "bot", "scenario": f"s{n}"} for n in range(12)]
     chats = [{**item, "messages": messages(KIND if n % 2 else STUCK)} for n, item in enumerate(about)]
-    write("chats.jsonl", chats)
-    printed = run("score", "chats.jsonl", "--judge", "length", "--out", "run", "--html", "page.html")
+    write_rows(Path("chats.jsonl"), chats)
+    score = ("score", "chats.jsonl", "--judge", "length")
+    printed = run_checked(*score, "--out", "run", "--html", "page.html").output
     assert "Trust the order" in printed and "95% CI" not in Path("page.html").read_text()
     manifest, summary = (json.loads(Path(f"run/{name}.json").read_text()) for name in ("manifest", "summary"))
     assert (manifest["unit"], manifest["judge"]) == ("conversation", "conversation:length")
@@ -58,10 +48,10 @@ def test_score_notices_conversations_and_prints_a_level_without_an_interval() ->
     rows = [json.loads(line) for line in Path("run/judgments.jsonl").read_text().splitlines()]
     assert [len(row["curve"]) for row in rows] == [3] * 12
     assert len({row["prompt_digest"] for row in rows}) == 12
-    run("score", "chats.jsonl", "--judge", "length", "--unit", "reply", "--out", "last")
+    run_checked(*score, "--unit", "reply", "--out", "last")
     assert json.loads(Path("last/summary.json").read_text())["unit"] == "reply"
-    refused = CliRunner().invoke(main, ["score", "chats.jsonl", "--judge", "length", "--explain", "c0"])
-    assert refused.exit_code == 2 and "--unit reply" in refused.output and not Path("runs").exists()
+    refused = run(*score, "--explain", "c0", code=2)
+    assert "--unit reply" in refused.output and not Path("runs").exists()
 
 
 def test_the_score_of_a_conversation_is_the_mean_over_its_replies() -> None:
@@ -74,10 +64,7 @@ def test_the_score_of_a_conversation_is_the_mean_over_its_replies() -> None:
     assert whole.count_runs(exchange) == 3
     with pytest.raises(UserError, match="set a judge of replies"):
         ReplyMean(replies="conversation")
-    Path("llm.toml").write_text(
-        'kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
-        "prices = { input = 1.0, output = 2.0 }\n"
-    )
+    write_toml("llm.toml", kind="prompted", model="gpt-4o-mini", base_url="http://127.0.0.1:9/v1")
     costs = [load_judge("llm.toml").most_cost(reply) for reply in split_conversation(exchange)]
     assert all(costs)
     assert ReplyMean(replies="llm.toml").most_cost(exchange) == pytest.approx(sum(filter(None, costs)))
@@ -97,18 +84,17 @@ def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
             for rater in range(3):
                 level = min(3, max(1, round(words / 25 + rng.gauss(0, 0.5))))
                 ratings.append({"id": f"{model}-{number}", "rater": f"p{rater}", "rating": level})
-    write("rows.jsonl", rows)
-    write("ratings.jsonl", ratings)
-    run("score", "rows.jsonl", "--judge", "length", "--out", "run")
+    write_rows(Path("rows.jsonl"), rows)
+    write_rows(Path("ratings.jsonl"), ratings)
+    score = ("score", "rows.jsonl", "--judge", "length")
+    run_checked(*score, "--out", "run")
     words = ("ratings.jsonl", "--exchanges", "rows.jsonl", "--out", "cal", "--json")
-    report = json.loads(CliRunner().invoke(main, ["calibrate", "run", *map(str, words)]).stdout)
+    report = json.loads(run("calibrate", "run", *words).stdout)
     assert report["judge"]["unit"] == "conversation"
     assert (report["data"]["responses"], report["data"]["unjudged"]) == (36, 0)
     assert report["agreement"]["spearman"]["low"] > 0.2
-    again = ("--calibration", "cal/calibration.json", "--out", "new")
-    run("score", "rows.jsonl", "--judge", "length", *again)
+    run_checked(*score, "--calibration", "cal/calibration.json", "--out", "new")
     summary = json.loads(Path("new/summary.json").read_text())
     assert all(model["corrected"] or model["refused"] for model in summary["models"])
-    run("score", "rows.jsonl", "--judge", "length", "--unit", "reply", "--out", "replies")
-    mixed = CliRunner().invoke(main, ["calibrate", "run", "replies", "ratings.jsonl"])
-    assert "calibrate them separately" in mixed.output
+    run_checked(*score, "--unit", "reply", "--out", "replies")
+    assert "calibrate them separately" in run("calibrate", "run", "replies", "ratings.jsonl").output

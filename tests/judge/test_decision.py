@@ -3,21 +3,18 @@
 import math
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import Answer, Call, Script, ScriptedServer, answer, known_component, known_probabilities
 
-from empathy_judge.data.errors import OperationalError, UserError
+from empathy_judge.data.errors import OperationalError
 from empathy_judge.data.records import LABELS, Exchange, Judgment
-from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.llm.decision import DecisionJudge
 
 PROTOCOLS = ("decisions", "systemone")
 COMPONENTS = ("cognitive", "affective", "compassionate")
 EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", emotion="sad")
-SECRET = "sk-test-7f3a9c1e5b2d8f60"
 
 
 def ask(script: Script = answer, **options: Any) -> tuple[Judgment, Call]:
@@ -129,35 +126,6 @@ def test_a_refused_component_leaves_the_judgment(protocol: str) -> None:
     judgment, _ = ask(changed(lambda body: refuse(body, "affective")), protocol=protocol)
     assert judgment.label
     assert set(judgment.components or {}) == set(COMPONENTS) - {"affective"}
-
-
-# The judge's file and version.
-
-
-def test_the_version_follows_from_what_could_change_a_judgment() -> None:
-    def version(**options: Any) -> str:
-        return DecisionJudge(**{"base_url": "http://127.0.0.1:1/v1", "model": "m", **options}).version
-
-    same = {"base_url": "https://elsewhere/v1", "key_env": "OTHER", "concurrency": 2, "timeout": 5.0}
-    assert version() == version(**same)
-    assert len({version(), version(model="n"), version(protocol="systemone")}) == 3
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("base_url = 'http://127.0.0.1:1/v1'", "needs model"),
-        ("model = 'm'\nprotocol = 'telex'", "protocol: input should be 'decisions'"),
-        (f"model = 'm'\nkey = '{SECRET}'", "key: unknown"),
-        (f"model = 'm'\nkey_env = '{SECRET}'", "not the key itself"),
-    ],
-)
-def test_the_judges_file_is_checked(content: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "decision.toml"
-    path.write_text(f"kind = 'decision'\n{content}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=said) as caught:
-        load_judge(str(path))
-    assert SECRET not in str(caught.value)
 
 
 def test_a_server_without_decisions_ends_the_run() -> None:

@@ -1,9 +1,11 @@
 """The engine and the judges it ships with: order, threads, limits, and what happens when a judge fails."""
 
 import json
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,13 @@ from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.data.runs import RunPlan, open_run
 from empathy_judge.judge.base import Judge, load_judge
+from empathy_judge.judge.composite import CascadeJudge, PanelJudge
 from empathy_judge.judge.engine import score_exchanges
+from empathy_judge.judge.llm.decision import DecisionJudge
+from empathy_judge.judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.llm.responder import ModelConfig, Responder
 
+SECRET = "sk-test-7f3a9c1e5b2d8f60"
 PLAN = RunPlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [Exchange(id=f"e{n}", prompt="p", response=f"response {n}", model="m") for n in range(40)]
 
@@ -115,24 +122,86 @@ def test_the_baselines_give_probabilities() -> None:
     assert sum(length.values()) == pytest.approx(1, abs=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("kind = 'length'\nrubrik = 'x'", r"rubrik: unknown; known keys: kind, rubric"),
-        ("kind = 'length'\nrubric = 5", r"rubric: input should be a valid string, not 5"),
-        ("kind = 'lenght'", r"unknown judge 'lenght'; .* did you mean 'length'\?"),
-        ("rubric = 'crowd'", r"kind: missing; use one of cascade, classifier"),
-        ("kind = ", r"not TOML"),
-        (None, "no such file"),
-        ("kind = 'length'\nrubric = 'crowd'", ""),
-    ],
-)
-def test_a_judge_file_is_checked(tmp_path: Path, content: str | None, said: str) -> None:
+ASKED = "kind = 'decision'\nmodel = 'm'\n"
+PROMPTED = "kind = 'prompted'\nmodel = 'm'\n"
+PANEL = "kind = 'panel'\n"
+CASCADE = "kind = 'cascade'\nfirst = 'length'\n"
+REFUSED = {
+    "kind = 'length'\nrubrik = 'x'": "judge.toml: rubrik: unknown; known keys: kind, rubric",
+    "kind = 'length'\nrubric = 5": "judge.toml: rubric: input should be a valid string, not 5",
+    "kind = 'lenght'": "did you mean 'length'?",
+    "rubric = 'crowd'": "judge.toml: kind: missing; use one of cascade, classifier",
+    "kind = ": "judge.toml: not TOML",
+    "kind = 'decision'\nbase_url = 'http://127.0.0.1:1/v1'": "needs model",
+    f"{ASKED}protocol = 'telex'": "judge.toml: protocol: input should be 'decisions'",
+    f"{ASKED}key = '{SECRET}'": "judge.toml: key: unknown",
+    f"{ASKED}key_env = '{SECRET}'": "not the key itself",
+    f"{PROMPTED}reask = 2": "judge.toml: reask: input should be 0 or 1",
+    f"{PROMPTED}constraint = 'vllm'": 'constraint: only with mode = "label"',
+    f"{PROMPTED}mode = 'label'\njson_schema = 'always'": 'json_schema: not with mode = "label"',
+    f"{PROMPTED}samples = 0": "samples: 0 is too few",
+    f"{PROMPTED}samples = 2\nprobabilities = 'none'": 'are not used with probabilities = "none"',
+    f"{PROMPTED}program = 'none.json'": "none.json: no optimized prompt here",
+    PANEL: "at least two",
+    f"{PANEL}judges = ['length', 'length']": "the same judge",
+    f"{PANEL}judges = ['length', 'lenght']": "unknown judge 'lenght'",
+    f"{PANEL}judges = ['length', 'judge.toml']": "refers to itself",
+    CASCADE: "second: missing",
+    f"{CASCADE}second = 'majority'\nask_below = 1.5": "not a probability",
+    f"{CASCADE}second = 'length'": "the same judge",
+}
+
+
+@pytest.mark.parametrize("content", REFUSED)
+def test_a_judge_file_is_checked(tmp_path: Path, content: str) -> None:
     path = tmp_path / "judge.toml"
-    if content:
-        path.write_text(content)
-    if not said:
-        assert load_judge(str(path)).version == load_judge("length").version
-        return
-    with pytest.raises(UserError, match=rf"judge\.toml: {said}"):
+    with pytest.raises(UserError, match=r"judge\.toml: no such file"):
         load_judge(str(path))
+    path.write_text(content)
+    with pytest.raises(UserError, match=re.escape(REFUSED[content])) as caught:
+        load_judge(str(path))
+    assert SECRET not in str(caught.value)
+
+
+Options = dict[str, Any]
+SERVED: Options = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
+ELSEWHERE: Options = {"base_url": "https://elsewhere/v1", "key_env": "K", "concurrency": 2, "timeout": 5.0}
+VERSIONS: list[tuple[Callable[..., Any], Options, Options, list[Options]]] = [
+    (DecisionJudge, SERVED, ELSEWHERE, [{"model": "n"}, {"protocol": "systemone"}]),
+    (
+        PromptedJudge,
+        SERVED,
+        ELSEWHERE,
+        [
+            *({"model": "n"}, {"mode": "analytic"}, {"samples": 3}, {"temperature": 0.5}, {"max_tokens": 9}),
+            *({"seed": 1}, {"reask": 1}, {"probabilities": "none"}, {"json_schema": "never"}),
+            *({"reason_characters": 9}, {"extra_body": {"top_k": 1}}),
+        ],
+    ),
+    (
+        PanelJudge,
+        {"judges": ["length", "majority"]},
+        {},
+        [{"combine": "median"}, {"allow_missing": True}, {"judges": ["majority", "length"]}],
+    ),
+    (
+        CascadeJudge,
+        {"first": "length", "second": "majority"},
+        {},
+        [{"ask_below": 0.7}, {"first": "majority", "second": "length"}],
+    ),
+    (
+        lambda **options: Responder(ModelConfig(**options)),
+        SERVED,
+        ELSEWHERE,
+        [{"model": "n"}, {"style": "plain"}, {"seed": 1}, {"max_tokens": 5}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "usual", "same", "changes"), VERSIONS)
+def test_a_version_follows_all_that_decides_and_nothing_else(
+    make: Callable[..., Any], usual: Options, same: Options, changes: list[Options]
+) -> None:
+    assert make(**usual).version == make(**(usual | same)).version
+    assert len({make(**(usual | change)).version for change in [{}, *changes]}) == len(changes) + 1

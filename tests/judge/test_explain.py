@@ -6,16 +6,17 @@ from html import unescape
 from io import StringIO
 from pathlib import Path
 from re import match, sub
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run_checked
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.records import Exchange, Judgment, unscored
 from empathy_judge.data.rubric import Rubric, read_rubric
+from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.base import Judge
 from empathy_judge.judge.explanation import MOST_PARTS, Explanation, Part, explain, split_reply
 from empathy_judge.reports.highlight import as_html, print_explanations
@@ -24,12 +25,12 @@ WEIGHTS = {"sorry": 0.5, "hug": 0.25, "whatever": -0.5}
 
 
 class WordJudge(Judge):
-    """Every word has its weight, so leaving one out moves the score by exactly that."""
+    """Every word has its weight beside that of all, so leaving one out moves the score by exactly that."""
 
     name, version, concurrency = "words", "1", 2
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    def __init__(self, per_word: float = 0.0) -> None:
+        self.per_word, self.asked = per_word, list[str]()
 
     @property
     def rubric(self) -> Rubric:
@@ -41,7 +42,7 @@ class WordJudge(Judge):
         if "refuse" in exchange.response:
             return unscored(exchange, "refused")
         words = exchange.response.lower().replace(".", " ").replace(",", " ").split()
-        score = 2.0 + sum(WEIGHTS.get(word, 0.0) for word in words)
+        score = 2.0 + sum(self.per_word + WEIGHTS.get(word, 0.0) for word in words)
         return Judgment(id="1", model="m", content_digest="", prompt_digest="", score=score)
 
 
@@ -75,26 +76,24 @@ def test_only_what_is_not_known_is_asked() -> None:
     assert "What a day." in judge.asked, "a reply keeps its capital"
 
 
-class LongerIsBetter(WordJudge):
-    """Every word counts the same, but one that repels."""
-
-    def judge(self, exchange: Exchange) -> Judgment:
-        words = exchange.response.lower().replace(".", " ").split()
-        score = 1.0 + 0.05 * len(words) - 0.5 * ("whatever" in words)
-        return Judgment(id="1", model="m", content_digest="", prompt_digest="", score=score)
+def printed(explained: Explanation, colours: Any) -> str:
+    out = StringIO()
+    is_terminal = colours is not None
+    print_explanations(
+        [explained], Console(file=out, width=80, force_terminal=is_terminal, color_system=colours)
+    )
+    return out.getvalue()
 
 
 def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> None:
     """Without three words a reply is shorter; with three others in their place it is as good."""
-    exchange = Exchange(id="1", prompt="p", response="So very sorry. Whatever you say.")
-    found = explain(LongerIsBetter(), exchange)
+    exchange = Exchange(id="1", prompt="p", response="So very kind. Whatever you say.")
+    found = explain(WordJudge(per_word=0.05), exchange)
     assert [(part.effect, part.swapped, part.is_doubtful) for part in found.parts] == [
         (0.15, 0.0, True),
         (-0.35, -0.5, False),
     ]
-    out = StringIO()
-    print_explanations([found], Console(file=out, width=80, force_terminal=True, color_system="truecolor"))
-    first, second, *_ = [line for line in out.getvalue().splitlines() if line.strip()][1:]
+    first, second, *_ = [line for line in printed(found, "truecolor").splitlines() if line.strip()][1:]
     assert "? +0.15" in first and "48;2;" not in first, "no colour for what does not hold"
     assert "48;2;" in second and "?" not in second
     html = as_html(found)
@@ -121,12 +120,7 @@ def test_figures_stay_whole_and_a_huge_reply_is_split_into_few_parts() -> None:
 def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
     effects = {"much": 0.9, "some": 0.1, "bad\x1b[2J": -0.3, "nothing": 0.001, "x": None}
     explained = Explanation(id="a", model="m", score=2.0, parts=tuple(map(Part, effects, effects.values())))
-    outs = StringIO(), StringIO()
-    print_explanations([explained], Console(file=outs[0], width=80, color_system=None))
-    print_explanations(
-        [explained], Console(file=outs[1], width=80, force_terminal=True, color_system="truecolor")
-    )
-    plain, coloured = (out.getvalue() for out in outs)
+    plain, coloured = printed(explained, None), printed(explained, "truecolor")
     assert "\x1b" not in plain and "\x1b[2J" not in coloured
     written = [line.split()[0] for line in plain.splitlines()[2:7]]
     assert written == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
@@ -145,10 +139,6 @@ def test_html_is_escaped_and_marks_follow_the_effect() -> None:
     html.encode("utf-8")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
-
-
 @pytest.fixture
 def responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -157,23 +147,20 @@ def responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"id": "a", "prompt": "I lost my job.", "response": f"Oh no. {long}[red]You must be angry."},
         {"id": "b", "prompt": "I lost my job.", "response": "Pity."},
     ]
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    write_rows(tmp_path / "r.jsonl", rows)
+    return tmp_path / "r.jsonl"
 
 
 def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: Path) -> None:
     score = ("score", responses, "--judge", "length", "--out", "run")
-    assert run(*score).exit_code == 0
+    run_checked(*score)
     before = {item: item.read_bytes() for item in Path("run").iterdir()}
-    done = run(*score, "--explain", "b", "--explain", "a", "--explain", "b")
-    assert done.exit_code == 0, done.output
-    lines = done.stdout.splitlines()
+    lines = run_checked(*score, "--explain", "b", "--explain", "a", "--explain", "b").stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split(":")[0] for line in lines if ": score " in line] == ["b by r", "a by r"]
     assert any(match(r" *[+\u2212]?0\.\d\d  \[red\]You must be angry\.", line) for line in lines)
     assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
-    (explained,) = json.loads(run(*score, "--json", "--explain", "a").stdout)["explanations"]
+    (explained,) = json.loads(run_checked(*score, "--json", "--explain", "a").stdout)["explanations"]
     reply = json.loads(responses.read_text().splitlines()[0])["response"]
     assert "".join(part["text"] for part in explained["parts"]) == reply
     assert any(abs(part["effect"]) > 0.001 for part in explained["parts"])

@@ -1,11 +1,11 @@
 """One label rule for every kind of judge: Good needs a probability above 0.55."""
 
-import json
 from math import log
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import write_toml
 from repository import SAMPLES
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
@@ -57,9 +57,7 @@ def test_a_likeliest_good_below_the_threshold_is_okay(
     with ScriptedServer(answer_weak_good) as server:
         for name, options in JUDGES.items():
             asked = {"base_url": server.base_url, "model": "m"} if name in ("decision", "prompted") else {}
-            table = {"kind": name, **asked, **options}
-            lines = (f"{key} = {json.dumps(value)}\n" for key, value in table.items())
-            Path(f"{name}.toml").write_text("".join(lines))
+            write_toml(f"{name}.toml", kind=name, **asked, **options)
         judge = load_judge(f"{kind}.toml")
         judgment = judge.judge(EXCHANGE)
         judge.close()  # type: ignore[attr-defined]

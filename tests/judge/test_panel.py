@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import run, write_toml
 from servers import Answer, Call, ScriptedServer, answer, known_probabilities
 
-from empathy_judge.commands import main as cli
-from empathy_judge.data.errors import BudgetSpent, UserError
+from empathy_judge.data.errors import BudgetSpent
 from empathy_judge.data.records import LABELS, Exchange
 from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.budget import Budget
@@ -29,19 +28,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def write_toml(name: str, **options: Any) -> str:
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()))
-    return name
-
-
 def write_decision(name: str, server: ScriptedServer, **options: Any) -> str:
     about = {"kind": "decision", "base_url": server.base_url, "model": "gpt-6-luna", "retries": 0}
     return write_toml(name, **{**about, **options})
-
-
-def score(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["score", *map(str, arguments)], terminal_width=100)
 
 
 def refuse(call: Call) -> Answer:
@@ -49,6 +38,7 @@ def refuse(call: Call) -> Answer:
 
 
 def test_a_panel_keeps_what_each_member_said_and_sums_what_it_took() -> None:
+    Path("folder").mkdir()
     with ScriptedServer(answer) as server:
         write_decision("folder/asked.toml", server)
         judge = load_judge(
@@ -107,43 +97,14 @@ def test_members_share_one_budget_and_a_run_out_of_money_resumes(write_responses
         with pytest.raises(BudgetSpent, match="--max-cost"):
             score_file(request)
         assert 0.05 < first.budget.spent == second.budget.spent <= 0.1, "whoever makes the call"
-        stopped = score(path, "--judge", "panel.toml", "--out", "other", "--max-cost", "0.1")
+        stopped = run("score", path, "--judge", "panel.toml", "--out", "other", "--max-cost", "0.1")
         assert stopped.exit_code == 5 and "Run the command again" in stopped.stderr
         judge.use_budget(Budget())
         before = len(server.calls)
         assert score_file(request).summary.judged == 30
         assert 0 < len(server.calls) - before <= 52, "what was paid for is kept"
-    done = score(path, "--judge", "panel.toml", "--out", "run", "--calibration", "none", "--max-cost", "0.1")
-    assert done.exit_code == 0, "nothing is left to pay for"
-
-
-def test_versions_follow_members_and_rules() -> None:
-    write_toml("asked.toml", kind="decision", base_url="http://127.0.0.1:9/v1", model="m")
-    panel, cascade = {"judges": ["length", "majority"]}, {"first": "length", "second": "asked.toml"}
-    panels: list[dict[str, Any]] = [{}, {"combine": "median"}, {"allow_missing": True}]
-    panels += [{"judges": ["majority", "length"]}]
-    cascades: list[dict[str, Any]] = [{}, {"ask_below": 0.7}, {"first": "majority"}]
-    for _ in range(2):
-        versions = {PanelJudge(**{**panel, **each}).version for each in panels}
-        versions |= {CascadeJudge(**{**cascade, **each}).version for each in cascades}
-    assert len(versions) == 7
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "problem"),
-    [
-        ("panel", {}, "at least two"),
-        ("panel", {"judges": ["length", "length"]}, "the same judge"),
-        ("panel", {"judges": ["length", "lenght"]}, "unknown judge 'lenght'"),
-        ("panel", {"judges": ["length", "judge.toml"]}, "refers to itself"),
-        ("cascade", {"first": "length"}, "second: missing"),
-        ("cascade", {"first": "length", "second": "majority", "ask_below": 1.5}, "not a probability"),
-        ("cascade", {"first": "length", "second": "length"}, "the same judge"),
-    ],
-)
-def test_what_is_no_panel_or_cascade_is_refused(kind: str, options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        load_judge(write_toml("judge.toml", kind=kind, **options))
+    words = ("--judge", "panel.toml", "--out", "run", "--calibration", "none", "--max-cost", 0.1)
+    run("score", path, *words, code=0)  # nothing is left to pay for
 
 
 def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:

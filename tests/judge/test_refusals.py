@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from batch_servers import BatchServer
-from click.testing import CliRunner
+from command_line import run_checked, write_toml
 from servers import Answer, Call, ScriptedServer, answer
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.tables import read_judgments
 
 # How a server refuses a reply that contains the word -> the start of the reason.
@@ -71,12 +70,9 @@ def test_a_refused_reply_is_unscored_and_counted(
     if isinstance(server, BatchServer):
         server.is_done = True
     with server:
-        options = {**options, "base_url": server.base_url, "retries": 0}
-        lines = (f"{key} = {json.dumps(value)}\n" for key, value in options.items())
-        Path("judge.toml").write_text("".join(lines))
+        write_toml("judge.toml", **options, base_url=server.base_url, retries=0)
         words = ["score", "responses.jsonl", "--judge", "judge.toml", "--out", "run", "--json"]
-        done = CliRunner().invoke(cli.main, [*words, *(["--batch", "--wait"] if by_batch else [])])
-    assert done.exit_code == 0, done.output
+        done = run_checked(*words, *(["--batch", "--wait"] if by_batch else []))
     assert json.loads(done.stdout)["counts"] == {"judged": 2, "unscored": len(reasons), "set_aside": 0}
     judged = list(read_judgments(Path("run/judgments.jsonl")))
     for item, way in zip(judged, ways, strict=True):

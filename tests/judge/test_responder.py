@@ -160,11 +160,6 @@ def test_a_parameter_the_server_refuses_is_left_out_and_said(tmp_path: Path) -> 
     assert insisted.manifest["counts"]["failed"] == 3, "what a person asked for is not dropped in silence"
 
 
-def test_the_version_follows_from_what_could_change_a_response() -> None:
-    changes: list[dict[str, Any]] = [{}, {"model": "n"}, {"style": "plain"}, {"seed": 1}, {"max_tokens": 5}]
-    assert len({Responder(ModelConfig(**{"model": "m", **item})).version for item in changes}) == len(changes)
-
-
 def test_the_money_allowed_is_not_exceeded_and_the_run_goes_on_later(tmp_path: Path) -> None:
     prompts = write_prompts(tmp_path / "p.jsonl", 8)
     with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:

@@ -1,6 +1,9 @@
-"""The command line, in the process of the test."""
+"""The command line, in the process of the test, and files of settings for it."""
 
+import json
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
@@ -12,6 +15,12 @@ def run(*words: object, code: int | None = None) -> Result:
     done = CliRunner().invoke(cli.main, list(map(str, words)), prog_name="empathy-judge", terminal_width=80)
     assert code is None or done.exit_code == code, done.output
     return done
+
+
+def write_toml(name: str, **options: Any) -> str:
+    """Write settings as a file, and return its name."""
+    Path(name).write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()))
+    return name
 
 
 run_checked = partial(run, code=0)  # a command that has to succeed, or to end with another `code`
