@@ -176,8 +176,8 @@ def percent(share: AnyEstimate, digits: int = 1, *, sign: bool = False, glue: st
 def percents(shares: Sequence[AnyEstimate], digits: int = 1, *, glue: str = " ") -> list[str]:
     """Print all shares of a whole, so that the printed ones add up to 100 (largest remainder).
 
-    >>> percents([0.125, 0.285, 0.59], 0), percents([0.2, None], 0)
-    (['12', '29', '59'], ['20', 'undefined'])
+    >>> percents([0.126, 0.284, 0.59], 0), percents([0.2, None], 0)
+    (['13', '28', '59'], ['20', 'undefined'])
     """
     values, steps = [ends_of(share)[0] for share in shares], 100 * 10**digits
     known = [value for value in values if value is not None and math.isfinite(value)]

@@ -116,7 +116,7 @@ def _by_line(
 ) -> DifferenceEstimate:
     """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels.
 
-    The judge errs only on the prompts with different replies.
+    The judge has an error only on the prompts with different replies.
     """
     correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
     correlation = 1 - (1 - correlation) * (1 - equal) ** 2

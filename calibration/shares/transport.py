@@ -2,7 +2,7 @@
 
 On the logit scale the human share is `a + b * (judge - mean)`, plus each model's own deviation. The slope `b`
 and the standard deviation of the deviations have priors measured on several sets of rated systems; `a` has
-none. Where the judge's own levels are shown to err less, the level is the judge's own, with the interval of
+none. Where the judge's own levels are shown to have less error, the level is the judge's own, with the interval of
 the line around it. Beyond the rated range the interval is one-sided.
 """
 
@@ -33,7 +33,7 @@ FEW_PROMPTS = 30
 # others, or wholly, with this chance.
 ORDINARY_SCALE, OUTLIER_SCALE, OUTLIER_PRIOR = 0.9, 5.0, 0.3
 MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
-# The judge's own levels are used where they err less than this part of the line's error on models left out,
+# The judge's own levels are used where their error is less than this part of the line's on models left out,
 # and no more than this many usual deviations from the line.
 LESS_ERROR, MOST_OWN_ERROR = 0.9, 1.5
 DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
@@ -175,7 +175,7 @@ class CalibratedModels:
 
     @cached_property
     def trusts_levels(self) -> bool:
-        """Whether the judge's own levels err clearly less than the line, and no more than usual.
+        """Whether the judge's own levels have clearly less error than the line, and no more than usual.
 
         The line's error is that on calibrated models left out.
         """

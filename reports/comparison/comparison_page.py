@@ -127,8 +127,8 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
             yield (
                 f"No human ratings exist for {_some(compared.unrated_models)}. Intervals rest on the judge's"
                 f" errors on {rated} models that people rated; a model of a new kind may deviate more."
-                " About 100 ratings by 10 or more people narrow the interval; fewer can only show that the"
-                " judge is far off."
+                " About 100 ratings by 10 or more people narrow the interval; fewer can only show a large"
+                " error of the judge."
             )
         for level in compared.models:
             if level.apart:

@@ -17,7 +17,7 @@ from empathy_judge.calibration.comparison.verdicts import (
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, interval, p_value, points, probability
 
-UNKNOWN_SIZE = "by an unknown number of points"
+UNKNOWN_SIZE = "the size of the difference is not known"
 BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
@@ -87,7 +87,7 @@ def _as_good(pair: Difference) -> str:
     within = f"within {100 * pair.max_drop:g} points"
     one, other = (chance >= SURE_AT_LEAST for chance in pair.at_least)
     if one and other:
-        return f"{pair.one} and {pair.other} are each at least as good as the other, {within}"
+        return f"{pair.one} and {pair.other} are equally good, {within}"
     if one or other:
         first, second = (pair.one, pair.other) if one else (pair.other, pair.one)
         return f"{first} is at least as good as {second}, {within}"
@@ -149,7 +149,7 @@ def describe_needed(pair: Difference, margin: float, unit: str) -> str:
     if pair.verdict in SETTLED or pair.how == "refused":
         return ""
     if pair.needed is None:
-        return "" if pair.unit == "prompts" else "They are too close for a vote of fewer than 50 people."
+        return "" if pair.unit == "prompts" else "To tell them apart takes more than 50 people."
     size = max(100 * margin, abs(100 * pair.good.order))
     what = f"{PROMPT_NOUNS[unit]}"
     if pair.unit == "people":

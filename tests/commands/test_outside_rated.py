@@ -83,7 +83,9 @@ def test_replies_like_those_that_people_rated_need_no_word(tmp_path: Path) -> No
         "score", SAMPLES / "responses.jsonl", *JUDGE, "--limit", 12, "--out", tmp_path / "run"
     )
     assert "people rated" not in printed and "`situation`" not in printed
-    assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["outside"] == {}
+    assert (
+        json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["outside"]["outside"] == 0
+    )
 
 
 def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:

@@ -62,7 +62,6 @@ def plain(text: str) -> str:
         ([], "cal", {"calibrate"}, False),
         (["score"], "--ju", {"--judge"}, False),
         (["score", "--judge"], "class", {"classifier", "classifier-large"}, True),
-        (["import"], "empathy", {"empathy-study", "empathy-study-ratings"}, False),
         (["history", "export", "--kind"], "em", {"emotions"}, False),
         (["compare"], "x", set(), True),
     ],

@@ -47,7 +47,7 @@ def test_a_trained_judge_is_calibrated_by_its_trials(tmp_path: Path) -> None:
     rated = calibration.calibrated_models["Good"]
     assert fit_line(rated).slope == pytest.approx(1, abs=0.3)
     for model, judge, crowd in zip(rated.models, rated.judge, rated.crowd, strict=True):
-        level = transport(rated.without(model), TargetModel(judge=judge)).value
+        level = transport(rated.without(model), TargetModel(judge=judge)).order
         assert level == pytest.approx(crowd, abs=0.03), "the shift of models apart is taken off"
 
 
