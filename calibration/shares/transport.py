@@ -2,8 +2,8 @@
 
 On the logit scale the human share is `a + b * (judge - mean)`, plus each model's own deviation. The slope `b`
 and the standard deviation of the deviations have priors measured on several sets of rated systems; `a` has
-none. Where the judge's own levels are shown to have less error, the level is the judge's own, with the interval of
-the line around it. Beyond the rated range the interval is one-sided.
+none. Where the judge's own levels have clearly less error, the level is the judge's own, with the
+interval of the line around it. Beyond the rated range the interval is one-sided.
 """
 
 import math
