@@ -180,18 +180,7 @@ def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted
     assert f"calibration {calibration.digest[:12]} applies" in done.stdout
 
 
-def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4(fitted: Path) -> None:
-    path, sound = Path("calibration.json"), read_calibration(fitted)
-    changes: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"created": date(2020, 1, 1)}, "expired on 2020-03-31"),
-        ({"version": "x"}, "is for judge version"),
-        ({"judge": "other"}, "it is for the judge 'other'"),
-        ({"rubric": "x"}, "another rubric"),
-    )
-    for change, said in changes:
-        write_calibration(path, replace(sound, **change))
-        done = score_new("--calibration", path, code=4)
-        assert said in done.stderr
-        assert not Path("new").exists()
-    path.write_text("{")
-    score_new("--calibration", path, code=2)
+def test_a_calibration_that_expired_is_refused_with_code_4(fitted: Path) -> None:
+    write_calibration(Path("old.json"), replace(read_calibration(fitted), created=date(2020, 1, 1)))
+    assert "expired on 2020-03-31" in score_new("--calibration", "old.json", code=4).stderr
+    assert not Path("new").exists()

@@ -18,13 +18,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 def test_docker_is_sent_what_the_package_is_built_from_and_no_more() -> None:
     tools, project = PYPROJECT["tool"]["setuptools"], PYPROJECT["project"]
-    needed = set(tools["package-dir"].values()) | set(project["license-files"])
-    assert sent() == needed | {
-        "pyproject.toml",
-        project["readme"],
-        "requirements-run.lock",
-        "requirements",
-    }
+    needed = {*tools["package-dir"].values(), *project["license-files"], project["readme"]}
+    assert sent() == needed | {"pyproject.toml", "requirements-run.lock", "requirements"}
 
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

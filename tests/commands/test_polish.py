@@ -1,4 +1,4 @@
-"""What makes the command line pleasant: guesses, completion, colour, width, estimates, Ctrl-C that keeps."""
+"""What makes the command line pleasant: completion, colour, and tables of the terminal's width."""
 
 import fcntl
 import json
@@ -19,9 +19,7 @@ from repository import ROOT
 
 from empathy_judge.commands import main as cli
 
-CLI = Path(str(ROOT / "cli.py"))
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]
 
 
@@ -32,7 +30,7 @@ def on_terminal(*arguments: object, columns: int = 80, **variables: str) -> str:
     kept = {
         key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")
     }
-    command = [sys.executable, str(CLI), *map(str, arguments)]
+    command = [sys.executable, str(ROOT / "cli.py"), *map(str, arguments)]
     with subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, env=kept | {"TERM": "xterm-256color"} | variables
     ) as process:

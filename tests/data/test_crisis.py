@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import run_checked
 from repository import ROOT, dataset
 from topics import on_topic
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.crisis import danger_said
 from empathy_judge.data.files import read_toml
 from empathy_judge.data.importers import import_source
@@ -78,12 +77,6 @@ def test_a_flag_changes_no_label_and_is_there_whether_scored_or_not() -> None:
     assert "flag" not in to_row(plain), "rows without a flag are as they were before there were flags"
 
 
-def invoke(*words: str) -> str:
-    done = CliRunner().invoke(cli.main, words)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def test_flagged_answers_are_listed_and_left_out_of_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,15 +90,15 @@ def test_flagged_answers_are_listed_and_left_out_of_every_figure(
     ]
     write_rows(Path("r.jsonl"), rows)
     write_rows(Path("safe.jsonl"), [row for row in rows if "die" not in row["prompt"]])
-    printed = " ".join(invoke("score", "r.jsonl", "--judge", "length", "--out", "run").split())
+    printed = " ".join(run_checked("score", "r.jsonl", "--judge", "length", "--out", "run").stdout.split())
     said = "8 answers to somebody who may be in danger (ids a0, a3, a6, a9, bb0 and 3 more"
     assert said in printed and "run/to-read.jsonl" in printed
     summary = json.loads(Path("run/summary.json").read_text())
     found = summary["flagged"]
     assert (found["count"], found["dangers"], len(found["ids"])) == (8, {"suicide": 8}, 8)
-    compared = json.loads(invoke("compare", "run", "--json"))
+    compared = json.loads(run_checked("compare", "run", "--json").stdout)
     assert compared["flagged"] == found and any(said in note for note in compared["notes"])
-    invoke("score", "safe.jsonl", "--judge", "length", "--out", "safe")
+    run_checked("score", "safe.jsonl", "--judge", "length", "--out", "safe")
     without = json.loads(Path("safe/summary.json").read_text())["models"]
     for one, other in zip(summary["models"], without, strict=True):
         assert {**one, "fit": None} == {**other, "fit": None}
@@ -113,7 +106,7 @@ def test_flagged_answers_are_listed_and_left_out_of_every_figure(
     listed = {(item.id, item.prompt): item.extra for item in read_exchanges(Path("run/to-read.jsonl"))}
     dangerous = [(row["id"], row["prompt"]) for row in rows if "die" in row["prompt"]]
     assert listed == {key: {"danger": "suicide"} for key in dangerous}
-    invoke("rate", "plan", "run/to-read.jsonl", "--people", "1", "--each", "8")
+    run_checked("rate", "plan", "run/to-read.jsonl", "--people", "1", "--each", "8")
 
 
 @pytest.mark.slow

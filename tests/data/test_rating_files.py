@@ -1,12 +1,12 @@
 """Ratings however people write them: headers in any case, labels, thumbs, stars, other scales, and texts."""
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import write_csv
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import parse_scale
@@ -32,10 +32,7 @@ def read(path: Path, rows: Iterable[Mapping[str, Any]], **stated: Any) -> Rating
     if path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     else:
-        with path.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.DictWriter(out, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(path, rows)
     return read_sheet(path, SheetOptions(**stated), replies=Replies(exchanges=EXCHANGES))
 
 

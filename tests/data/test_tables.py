@@ -25,19 +25,6 @@ ROWS = [
 ]
 
 
-IN_ONE_FOLDER = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-KEYS = st.sampled_from(
-    ("id", "prompt", "response", "model", "dialogue", "rating", "rater", "extra", "batch", "")
-)
-
-
 def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
     path.write_bytes(text.encode(encoding, "surrogatepass"))
     return path
@@ -134,7 +121,7 @@ def test_a_rating_is_a_label_or_a_finite_number(tmp_path: Path) -> None:
     assert [item.line for item in bad] == [5, 6, 7]
 
 
-@IN_ONE_FOLDER
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=()), min_size=1).filter(str.strip))
 def test_any_text_survives_jsonl(tmp_path: Path, text: str) -> None:
     """Control characters, line separators and lone surrogates are texts like any other."""
@@ -142,24 +129,3 @@ def test_any_text_survives_jsonl(tmp_path: Path, text: str) -> None:
     write_rows(tmp_path / "t.jsonl", [exchange])
     assert list(read_exchanges(tmp_path / "t.jsonl")) == [exchange]
     assert len(exchange.content_digest) == 16
-
-
-@given(
-    st.lists(st.dictionaries(KEYS, JSON, max_size=6), max_size=6),
-    st.sampled_from((read_exchanges, read_ratings)),
-)
-@IN_ONE_FOLDER
-def test_any_json_object_is_a_record_or_a_bad_row_with_its_line(
-    tmp_path: Path, rows: list[dict[str, Any]], reader: Any
-) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    try:
-        found, bad = collect(path, reader)
-    except UserError as error:  # no row has the columns that replies need: one word for all of them
-        assert reader is read_exchanges and str(path) in str(error)
-        return
-    assert len(found) + len(bad) == len(rows)
-    assert all(1 <= row.line <= len(rows) and row.problem for row in bad)
-    for record in found:
-        json.loads(to_json(to_row(record)))
