@@ -230,9 +230,12 @@ def test_ids_that_mean_two_responses_are_refused_with_ratings(make_run: Runs, tm
     assert len(ask(*runs)["pairs"]) == 1
 
 
-def test_runs_of_two_versions_of_a_judge_are_refused(make_run: Runs) -> None:
+def test_runs_of_two_versions_of_a_judge_and_ratings_among_runs_are_refused(make_run: Runs) -> None:
+    run = make_run("one", {"a": 0.6})
     with pytest.raises(UserError, match="scored by length 1 and by length 2"):
-        ask(make_run("one", {"a": 0.6}), make_run("two", {"b": 0.6}, version="2"))
+        ask(run, make_run("two", {"b": 0.6}, version="2"))
+    with pytest.raises(UserError, match="runs or one file of ratings"):
+        ask(run, run / "ratings.csv")
 
 
 def test_variants_are_flagged_and_never_assumed(make_run: Runs, tmp_path: Path) -> None:

@@ -97,7 +97,6 @@ compare same.csv | 'a' rated '1' 2 times
 compare models.csv --baseline x | 'x'
 compare run --models a | study:human
 compare run folder | no finished run here
-compare run ratings.csv | runs or one file of ratings
 compare x.jsonl y.jsonl z.jsonl --judge length --check | --baseline
 compare x.jsonl y.jsonl z.jsonl --judge length --junit checks.xml | --baseline
 compare x.jsonl y.jsonl z.jsonl --judge length --baseline nobody | 'nobody'

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from repository import ROOT
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.storage import Columns
 from empathy_judge.data.tables import read_prompts, read_responses
 
@@ -34,7 +34,7 @@ TALK = [
 
 
 def score(*words: object) -> Result:
-    return CliRunner().invoke(cli.main, ["score", "--judge", "length", "--out", "run", *map(str, words)])
+    return run("score", "--judge", "length", "--out", "run", *words)
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 import fsspec
 import httpx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run
 from rows import make_rows, write_shards
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.storage import check_source, digest_source, find_source
 from empathy_judge.data.tables import read_exchanges, write_rows
@@ -34,8 +34,7 @@ def upload(folder: Path, url: str) -> str:
 
 
 def score(place: object, out: Path, *options: str) -> Result:
-    words = ["score", str(place), "--judge", "length", "--out", str(out), *options]
-    return CliRunner().invoke(cli.main, words)
+    return run("score", place, "--judge", "length", "--out", out, *options)
 
 
 def ids(place: object) -> list[str]:
@@ -82,8 +81,8 @@ def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, bucket: str) -> 
     upload(folder, f"{bucket}/night")
     for number, part in enumerate(("", "/*.csv", "/a.jsonl")):
         runs = [tmp_path / f"far-{number}", tmp_path / f"near-{number}"]
-        for place, run in zip((f"{bucket}/night", folder), runs, strict=True):
-            assert score(f"{place}{part}", run).exit_code == 0
+        for place, out in zip((f"{bucket}/night", folder), runs, strict=True):
+            assert score(f"{place}{part}", out).exit_code == 0
         for file in ("judgments.jsonl", "summary.json", "plan.json"):
             assert (runs[0] / file).read_bytes() == (runs[1] / file).read_bytes()
     digest = digest_source(find_source(str(folder)))
@@ -146,6 +145,6 @@ def test_the_default_folder_bears_the_shards_name(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     write_shards(Path("night"), NAMES)
     for place in ("night", "night/*.*"):
-        assert CliRunner().invoke(cli.main, ["score", place, "--judge", "length"]).exit_code == 0
-    (run,) = os.listdir("runs")
-    assert run.startswith("night-length-"), "and both ways of naming them find the same run"
+        run("score", place, "--judge", "length", code=0)
+    (made,) = os.listdir("runs")
+    assert made.startswith("night-length-"), "and both ways of naming them find the same run"
