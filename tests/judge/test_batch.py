@@ -39,6 +39,12 @@ def write_judge(server: BatchServer, kind: str = "decision", **options: Any) -> 
     return write_toml("judge.toml", **about)
 
 
+@pytest.fixture
+def path(server: BatchServer, write_responses: Write) -> Path:
+    write_judge(server)
+    return write_responses(6)
+
+
 def score(*arguments: object) -> Result:
     return run("score", *arguments, "--judge", "judge.toml")
 
@@ -129,10 +135,8 @@ def test_parts_are_no_larger_than_a_server_takes(
 
 
 def test_what_can_be_sent_again_is_retried_and_a_submission_is_not(
-    server: BatchServer, write_responses: Write, waits: list[float]
+    server: BatchServer, path: Path, waits: list[float]
 ) -> None:
-    path = write_responses(6)
-    write_judge(server)
     server.is_done = True
     server.fail = {"upload": [400]}
     refused = score(path, "--batch", "--out", "run")
@@ -145,10 +149,8 @@ def test_what_can_be_sent_again_is_retried_and_a_submission_is_not(
 
 
 def test_waiting_polls_until_all_is_there_and_files_have_a_limit(
-    server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
+    server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_responses(5)
-    write_judge(server)
     rests: list[float] = []
 
     def rest(seconds: float) -> None:
@@ -159,17 +161,13 @@ def test_waiting_polls_until_all_is_there_and_files_have_a_limit(
     with monkeypatch.context() as small:
         small.setattr(requests, "LARGEST_LINE", 20)
         done = score(path, "--batch", "--wait", "--out", "run")
-        assert done.exit_code == 5 and "larger than 100 bytes" in done.stderr
+        assert done.exit_code == 5 and "larger than 120 bytes" in done.stderr
     assert not list(Path("run").glob("*output*"))
     assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
-    assert rests == [30.0] * 3 and len(judged()) == 5
+    assert rests == [30.0] * 3 and len(judged()) == 6
 
 
-def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(
-    server: BatchServer, write_responses: Write
-) -> None:
-    path = write_responses(6)
-    write_judge(server)
+def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(server: BatchServer, path: Path) -> None:
     server.is_done, server.ends_as = True, "failed"
     done = score(path, "--batch", "--out", "run")
     assert done.exit_code == 5 and "too many tokens enqueued" in done.stderr
@@ -196,10 +194,8 @@ def test_what_cannot_be_batched_or_paid_for_is_refused_before_it_is_sent(
     assert len(server.batches) == 1
 
 
-def test_batches_stay_with_their_run_server_and_state(server: BatchServer, write_responses: Write) -> None:
+def test_batches_stay_with_their_run_server_and_state(server: BatchServer, path: Path) -> None:
     """A second run is started so as to be asked anew, say where the first left much unscored."""
-    path = write_responses(4)
-    write_judge(server)
     for folder in ("one", "two"):
         assert score(path, "--batch", "--out", folder).exit_code == 3
     assert len({item["metadata"]["empathy-judge"] for item in server.batches}) == 2

@@ -106,15 +106,11 @@ def test_another_runtime_is_another_version(monkeypatch: pytest.MonkeyPatch) -> 
         assert (version_of("weights") == here) is is_same
 
 
-VERBS = ("miss", "remember", "love", "need", "know", "trust", "thank", "hear", "see", "follow")
-PEOPLE = ("friends", "family", "team", "neighbours", "children", "parents", "mentors", "doctor", "boss")
-# Ninety sentences, of which none is another one said again.
-MANY_WORDS = " ".join(f"I am sure that you {verb} your {one}." for verb in VERBS for one in PEOPLE)
-
-
 def test_a_response_longer_than_what_is_read_is_said_to_be(shipped: ClassifierJudge) -> None:
     short = Exchange(id="1", prompt="I lost my job.", response="That is hard. I am here for you.")
-    long = replace(short, response=MANY_WORDS)
+    words = ["apple", "bread", "cheese", "duck", "egg", "fish", "grape", "honey", "ink", "jam"]
+    sentences = [f"I see that you like {one} and {other}." for one in words for other in words]
+    long = replace(short, response=" ".join(sentences))
     assert shipped.judge(short).rationale is None
     assert shipped.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only the start was read"
     again = Exchange(id="4", prompt=short.prompt, response=" ".join([short.response] * 40))

@@ -60,9 +60,6 @@ def refuse(body: dict[str, Any], name: str) -> None:
     items[name].update(type="refusal", name=name)
 
 
-# What is asked, and what becomes of the answer.
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_answer_becomes_a_judgment(protocol: str) -> None:
     judgment, call = ask(protocol=protocol)

@@ -55,9 +55,6 @@ def post_all(endpoint: Endpoint, count: int, threads: int = 8) -> list[Reply | C
         return list(pool.map(post, range(count)))
 
 
-# One table: what is answered, how it ends, whether it is charged, and what is reported.
-
-
 def error(status: int, message: str = "", **more: Any) -> Answer:
     return Answer(status=status, body={"error": {"message": message, **more}} if message else "")
 
@@ -171,9 +168,6 @@ def test_a_stop_ends_the_wait_and_nothing_is_tried_again(ask: Any) -> None:
     endpoint.post("/x", BODY)
 
 
-# The key.
-
-
 def everything_said(error: BaseException) -> str:
     """All that a log or a traceback could show of an error and its causes."""
     seen, said = error, []
@@ -266,9 +260,6 @@ def test_options_are_checked_and_secrets_not_repeated(options: dict[str, Any], s
     with pytest.raises(UserError, match=re.escape(said)) as caught:
         Endpoint(**{"base_url": "http://127.0.0.1:1/v1", "model": "m", **options})
     assert not [secret for secret in ("hunter2", SECRET) if secret in everything_said(caught.value)]
-
-
-# Limits.
 
 
 def test_calls_and_tokens_are_spread_over_the_minute() -> None:

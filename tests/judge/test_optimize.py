@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import run, write_toml
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange
 from empathy_judge.data.records import Exchange
@@ -43,9 +43,6 @@ def learner(call: Call) -> Answer:
     return answer_chat(call, json.dumps({"reason": f"It reads {label}.", "label": label}))
 
 
-# Parts
-
-
 def test_parts_share_neither_prompt_nor_batch(examples: list[RatedExchange]) -> None:
     parts = split_rated(merge_ratings(examples), seed=0)
     sides = [parts.learn, parts.choose, parts.held_out]
@@ -56,9 +53,6 @@ def test_parts_share_neither_prompt_nor_batch(examples: list[RatedExchange]) -> 
         assert not (values[0] & values[1] or values[0] & values[2] or values[1] & values[2])
     assert split_rated(merge_ratings(examples), seed=0) == parts
     assert split_rated(merge_ratings(examples), seed=1) != parts
-
-
-# Searches
 
 
 def test_a_search_finds_what_helps_and_keeps_to_its_calls(
@@ -105,9 +99,6 @@ def test_a_server_that_is_gone_ends_it_with_a_word(
         optimize(examples, make_prompted(server.base_url))
 
 
-# The file
-
-
 def test_optimized_messages_are_saved_readably_and_load_only_unchanged(
     tmp_path: Path, make_prompted: Make
 ) -> None:
@@ -135,23 +126,17 @@ def test_optimized_messages_are_saved_readably_and_load_only_unchanged(
         make_prompted(program=str(path), rubric=str(other))
 
 
-# The command's body
-
-
 def test_the_command_prints_before_and_after_and_its_program_scores(
     tmp_path: Path, rated_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, out = tmp_path / "judge.toml", tmp_path / "tuned" / "program.json"
 
-    def run(out: Path, judge: object, *words: str) -> Result:
-        given = ["--judge", judge, "--out", out, "--max-calls", 400]
-        return CliRunner().invoke(cli.main, ["optimize", *map(str, [*rated_files, *given, *words])])
+    def tune(out: Path, judge: object, *words: str) -> Result:
+        return run("optimize", *rated_files, "--judge", judge, "--out", out, "--max-calls", 400, *words)
 
     with ScriptedServer(learner) as server:
-        config.write_text(
-            f'kind = "prompted"\nmodel = "m"\nbase_url = "{server.base_url}"\nconcurrency = 4\n'
-        )
-        done = run(out, config)
+        write_toml(str(config), kind="prompted", model="m", base_url=server.base_url, concurrency=4)
+        done = tune(out, config)
         assert re.search(r"agreement +\S+ .*1\.000", done.stdout), done.output
         saved = json.loads(out.read_text(encoding="utf-8"))["about"]
         assert f"{saved['calls']:,} calls, 0.0000 USD" in done.stdout
@@ -163,12 +148,12 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         judgment = judge.judge(Exchange(id="1", prompt="word1", response="a hug for you"))
         judge.close()
         assert judgment.label == "Good", "it needs the optimized instructions for that"
-        assert "exists already; set another --out" in run(out, config).stderr
-        second = run(tmp_path / "second.json", config, "--max-calls", "200", "--json")
+        assert "exists already; set another --out" in tune(out, config).stderr
+        second = tune(tmp_path / "second.json", config, "--max-calls", "200", "--json")
         written = json.loads((tmp_path / "second.json").read_text(encoding="utf-8"))["about"]
         assert json.loads(second.stdout)["held_out"] == written["held_out"]
     config.write_text('kind = "prompted"\nmodel = "m"\nmode = "label"\n')
-    assert 'only a judge of kind "prompted"' in run(tmp_path / "third.json", "majority").stderr
-    assert 'set mode = "direct"' in run(tmp_path / "third.json", config).stderr
+    assert 'only a judge of kind "prompted"' in tune(tmp_path / "third.json", "majority").stderr
+    assert 'set mode = "direct"' in tune(tmp_path / "third.json", config).stderr
     monkeypatch.setitem(sys.modules, "dspy", None)
-    assert "optimize needs the package dspy" in run(tmp_path / "third.json", config).stderr
+    assert "optimize needs the package dspy" in tune(tmp_path / "third.json", config).stderr

@@ -47,9 +47,6 @@ def chat(call: Call, text: str, **choice: Any) -> Answer:
     return replace(answer, body=body)
 
 
-# What is sent
-
-
 def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
     judgment, (call,) = ask(GOOD, prices={"input": 1.0, "output": 10.0})
     assert (judgment.label, judgment.rationale) == ("Good", "It feels with the speaker.")
@@ -89,35 +86,26 @@ def test_options_reach_the_server(ask: Ask) -> None:
     assert properties["reason"]["maxLength"] == 40
 
 
-# What is read
-
-
 CUT = {"finish_reason": "length"}
 NOT_A_LABEL = [  # mode, text, what else the choice has, the reason
     ("direct", '{"reason": "x", "label": "Excellent"}', {}, "off the scale: "),
     ("direct", '{"reason": "x", "label": 3}', {}, "off the scale: "),
     ("direct", '{"label": "Good"}', {}, "off the form: "),
-    ("direct", '{"reason": "x"}', {}, "off the form: "),
     ("direct", "I would call this Good.", {}, "no JSON: "),
     ("direct", "[1, 2]", {}, "no JSON: "),
     ("direct", "{" * 2000, {}, "no JSON: "),
     ("direct", "", {}, "empty answer: no text"),
     ("direct", "<think>Surely Good</think>", {}, "empty answer: only reasoning"),
     ("direct", '<think>{"reason": "x", "label": "Good"}', {}, "empty answer: only reasoning"),
-    ("direct", "I'm sorry, but I cannot help with that.", {}, "refused: I'm sorry"),
     ("direct", '{"label": "Bad"} or rather {"reason": "x", "label": "Good"}', {}, "several labels: "),
     ("direct", "", CUT, "empty answer: ran out of tokens; raise max_tokens"),
     ("direct", '{"reason": "So \\"label\\": \\"Good', CUT, "cut short: ran out of tokens; raise max_tokens"),
-    ("direct", "", {"finish_reason": "content_filter"}, "refused: by a content filter"),
-    ("direct", "", {"message": {"role": "assistant", "content": None, "refusal": "No."}}, "refused: No."),
     ("direct", "", {"message": None}, "no answer: the server sent no message"),
     ("direct", "", {"message": {"content": "", "reasoning": "?"}}, "empty answer: only reasoning"),
     ("label", "Good question", {}, "no label: "),
     ("label", "good", {}, "no label: "),
     ("label", "The reply is Good", {}, "no label: "),
     ("label", "Okay or Good", {}, "several labels: Good, Okay"),
-    ("label", "Great", {}, "no label: "),
-    ("label", "I'm sorry, I cannot rate this.", {}, "refused: "),
     ("label", "<think>Good", {}, "empty answer: only reasoning"),
     ("label", "G", CUT, "cut short: ran out of tokens; raise max_tokens"),
 ]
@@ -145,14 +133,10 @@ def test_what_is_no_label_is_unscored_with_the_reason(
         ("label", "Good. It is", "Good"),
         ("label", ' "Okay"', "Okay"),
         ("label", "**Bad**.", "Bad"),
-        ("label", "Bad\nIt", "Bad"),
     ],
 )
 def test_a_label_is_read_past_thoughts_and_marks(ask: Ask, mode: str, said: str, label: str) -> None:
     assert ask(said, mode=mode)[0].label == label
-
-
-# Probabilities
 
 
 def token(text: str, **alternatives: float) -> dict[str, Any]:
@@ -182,17 +166,9 @@ def test_logprobs_give_the_labels_their_probabilities(ask: Ask) -> None:
     assert judgment.probabilities == {"Bad": 0.2, "Okay": 0.2, "Good": 0.6}
 
 
-ODD_LOGPROBS = (
-    {"content": None},
-    {"content": [{"odd": 1}]},
-    [],
-    {"content": [{"token": GOOD, "logprob": 0}]},
-)
-
-
-@pytest.mark.parametrize("logprobs", ODD_LOGPROBS)
-def test_without_logprobs_a_label_is_certain_or_unscored(ask: Ask, logprobs: Any) -> None:
-    script = lambda call: chat(call, GOOD, logprobs=logprobs)  # noqa: E731
+@pytest.mark.parametrize("content", [None, [{"odd": 1}], [{"token": GOOD, "logprob": 0}]])
+def test_without_logprobs_a_label_is_certain_or_unscored(ask: Ask, content: Any) -> None:
+    script = lambda call: chat(call, GOOD, logprobs={"content": content})  # noqa: E731
     assert (ask(script)[0].probabilities or {})["Good"] == 1.0
     assert (ask(script, probabilities="logprobs")[0].unscored or "").startswith("no logprobs:")
 
@@ -212,9 +188,6 @@ def test_samples_give_the_labels_their_parts(ask: Ask) -> None:
     assert (judgment.rationale or "").startswith("1 of 3 samples gave no label: no JSON: what?")
     judgment, _ = ask(in_turn(GOOD, "what?"), samples=2)
     assert judgment.unscored == "no JSON: what?"
-
-
-# One word
 
 
 def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
@@ -259,9 +232,6 @@ def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
     forced = {**token("Good", The=0.6, It=0.4), "logprob": log(0.001)}
     judgment, _ = ask(with_logprobs(forced), mode="label", probabilities="logprobs")
     assert (judgment.unscored or "").startswith("no logprobs: the server returned none for the labels")
-
-
-# Asking again, and doing without
 
 
 def test_one_more_question_where_an_answer_cannot_be_read(ask: Ask) -> None:

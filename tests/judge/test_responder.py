@@ -57,15 +57,12 @@ def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> N
     [
         ({}, "no answer: the server sent no message"),
         (chat_body(None), "empty: no text"),
-        (chat_body("  \n"), "empty: only reasoning"),
         (chat_body("<think>hm</think>"), "empty: only reasoning"),
         (chat_body(None, reasoning_content="hm"), "empty: only reasoning"),
         (chat_body("I am so", "length"), "cut short: ran out of tokens; raise max_tokens"),
-        (chat_body("<think>hm", "length"), "cut short: ran out of tokens; raise max_tokens"),
         (chat_body("", "content_filter"), "refused: by the server"),
         (chat_body(None, refusal="No."), "refused: by the server"),
         (chat_body("I'm sorry, but I can't assist with that request."), "refused: by the model"),
-        (chat_body("I cannot help with this."), "refused: by the model"),
         (chat_body("As an AI language model, I am unable to help with that."), "refused: by the model"),
         (chat_body("x" * 100_001), "too long: more than 100,000 characters"),
     ],
@@ -118,6 +115,8 @@ def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp
 
 def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
     def script(call: Call) -> Answer:
+        if "temperature" in call.body:
+            return Answer(status=400, body={"error": {"message": "temperature is not supported"}})
         number = int(call.text.split()[-2])
         if number == 1:
             return Answer(status=400, body={"error": {"message": "no such thing"}})
@@ -129,8 +128,9 @@ def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
 
     prompts = write_prompts(tmp_path / "p.jsonl", 6)
     with ScriptedServer(script) as server:
-        done = ask(prompts, tmp_path / "run", server.base_url)
+        done = ask(prompts, tmp_path / "run", server.base_url, concurrency=1)
         again = ask(prompts, tmp_path / "run", server.base_url)
+        insisted = ask(prompts, tmp_path / "other", server.base_url, temperature=1.0)
     assert [row.id for row in read_exchanges(done.folder / "responses.jsonl")] == ["p3", "p5"]
     assert done.manifest["counts"] == {"prompts": 6, "responses": 2, "failed": 4}
     assert done.manifest["reasons"] == {
@@ -142,22 +142,9 @@ def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
     assert done.manifest["words"]["too_long"] == 1
     kept = {row["id"]: row for _, row in read_rows(tmp_path / "run/answers.jsonl")}
     assert kept["p0"]["raw"] == "I cannot assist with that."
-    assert (again.asked, len(server.calls)) == (0, 6), "failures are not asked again either"
-
-
-def test_a_parameter_the_server_refuses_is_left_out_and_said(tmp_path: Path) -> None:
-    def script(call: Call) -> Answer:
-        if "temperature" in call.body:
-            return Answer(status=400, body={"error": {"message": "temperature is not supported"}})
-        return answer_chat(call, WARM)
-
-    prompts = write_prompts(tmp_path / "p.jsonl", 3)
-    with ScriptedServer(script) as server:
-        done = ask(prompts, tmp_path / "run", server.base_url, concurrency=1)
-        insisted = ask(prompts, tmp_path / "other", server.base_url, temperature=1.0)
+    assert again.asked == 0, "failures are not asked again either"
     assert done.manifest["left_out"] == ["temperature"]
-    assert done.manifest["counts"]["responses"] == 3
-    assert insisted.manifest["counts"]["failed"] == 3, "what a person asked for is not dropped in silence"
+    assert insisted.manifest["counts"]["failed"] == 6, "what a person asked for is not dropped in silence"
 
 
 def test_the_money_allowed_is_not_exceeded_and_the_run_goes_on_later(tmp_path: Path) -> None:
@@ -177,7 +164,6 @@ def test_the_money_allowed_is_not_exceeded_and_the_run_goes_on_later(tmp_path: P
     ("content", "said"),
     [
         ("base_url = 'x'", "model: "),
-        ("model = ''", "model: empty"),
         ("model = 'm'\nstile = 'plain'", "stile: unknown key"),
         ("model = 'm'\nstyle = 'warm'", "style: input should be 'empathy' or 'plain'"),
         ("model = 'm'\nmax_tokens = 0", "max_tokens: must be at least 1"),

@@ -11,10 +11,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner
+from command_line import run, write_toml
 from servers import ScriptedServer, answer
 
-from empathy_judge.commands import main as cli
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import read_rubric
@@ -216,14 +215,13 @@ def test_a_sample_has_both_sides_and_takes_keys_in_turns() -> None:
 
 def test_the_command_prints_and_writes_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli.main, ["robustness", "length", "--out", "out"], terminal_width=80)
-    assert done.exit_code == 1 and "plain insults not" in done.output, done.output
+    done = run("robustness", "length", "--out", "out", code=1)
+    assert "plain insults not" in done.output
     assert max(map(len, done.stdout.splitlines())) <= 80
     report = json.loads(Path("out/report.json").read_text())
     html = Path("out/report.html").read_text()
     assert report["judge"] == "length" and all(item["name"] in html for item in report["families"])
-    again = CliRunner().invoke(cli.main, ["robustness", "length", "--json"])
-    assert json.loads(again.stdout) == report
+    assert json.loads(run("robustness", "length", "--json").stdout) == report
 
 
 def test_a_run_that_reaches_its_budget_resumes_without_paying_twice(
@@ -232,12 +230,11 @@ def test_a_run_that_reaches_its_budget_resumes_without_paying_twice(
     monkeypatch.chdir(tmp_path)
     words = ["robustness", "judge.toml", "--sample", "24", "--json", "--max-cost"]
     with ScriptedServer(answer) as server:
-        url = f'base_url = "{server.base_url}"\nconcurrency = 1'
-        prices = "prices = { input = 10.0, output = 0.0 }"  # a cent a call
-        Path("judge.toml").write_text(f'kind = "decision"\nmodel = "m"\n{url}\n{prices}\n')
-        stopped = CliRunner().invoke(cli.main, [*words, "0.1"])
-        assert stopped.exit_code == 5 and 5 < len(server.calls) <= 10, stopped.output
-        for budget in ("5", "0.001"):  # after the first, nothing is left to pay for
-            done = CliRunner().invoke(cli.main, [*words, budget])
+        judge = {"kind": "decision", "model": "m", "base_url": server.base_url, "concurrency": 1}
+        write_toml("judge.toml", **judge, **{"prices.input": 10.0, "prices.output": 0.0})  # a cent a call
+        run(*words, 0.1, code=5)
+        assert 5 < len(server.calls) <= 10
+        for budget in (5, 0.001):  # after the first, nothing is left to pay for
+            done = run(*words, budget)
             assert done.exit_code in (0, 1, 3), done.output
             assert len(server.calls) == json.loads(done.stdout)["judgments"] > 10

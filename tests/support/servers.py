@@ -153,9 +153,6 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-# What a model would answer: always the same to the same text.
-
-
 def known_probabilities(text: str) -> dict[str, float]:
     """Probabilities of the labels that follow from a text and nothing else."""
     weights = [1 + byte for byte in sha256(text.encode()).digest()[:3]]
