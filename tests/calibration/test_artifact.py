@@ -37,12 +37,6 @@ def test_it_is_the_same_after_writing_and_reading(tmp_path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["calibration.json"]
 
 
-def test_the_digest_is_over_all_that_matters() -> None:
-    others = {"judge": "other", "version": "1.3", "rubric": "x", "ratings": "x", "source": "", "days": 91}
-    for name, value in others.items():
-        assert replace(MADE, **{name: value}).digest != MADE.digest, name
-
-
 def test_tampering_is_refused(tmp_path) -> None:
     path = tmp_path / "calibration.json"
     write_calibration(path, MADE)

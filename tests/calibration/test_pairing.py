@@ -125,12 +125,6 @@ def test_a_bad_row_names_file_line_and_field(
         list(read_recorded(tmp_path / "tool.csv"))
 
 
-@pytest.mark.parametrize("text", ["", "5", "5-1", "a,a", "3-3"])
-def test_what_is_no_scale_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="two or more levels"):
-        parse_scale(text)
-
-
 def test_a_language_model_among_the_raters_can_be_the_judge(tmp_path: Path) -> None:
     given = ["1 m1 human 5", "1 m1 gpt 4", "1 m2 human 2", "1 m2 gpt 3", "2 m1 gpt 1"]
     ratings = [

@@ -74,20 +74,16 @@ def test_other_scales_take_the_users_items_and_the_situations_of_their_emotion()
     assert [sheet.factor for sheet in sheets] == [None] * 10 + factors
 
 
-def write_results(path: Path) -> None:
+def test_files_with_missing_columns_are_imported_with_a_count() -> None:
     names = ["question-0", "order-0", "General_test-0_order-0", "General_test-1_order-0"]
     names += [f"{factor}_scenario-{s}_test-0_order-0" for factor in FACTOR_NAMES for s in (0, 2)]
-    with path.open("w", newline="", encoding="utf-8") as out:
+    with Path("my-PANAS-testing.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
         writer.writerow(names)
         writer.writerow([" "] * len(names))
         for item in range(1, 21):
             evoked = ["" if place == 4 else 2 + place % 3 for place in range(len(names) - 4)]
             writer.writerow(["x", item, 3, 1 + item % 5, *evoked])
-
-
-def test_files_with_missing_columns_are_imported_with_a_count() -> None:
-    write_results(Path("my-PANAS-testing.csv"))
     done = run("align", "import", "my-PANAS-testing.csv", "--json")
     counts = json.loads(done.stdout)["files"]["my-PANAS-testing.csv"]
     assert (counts["missing columns"], counts["empty columns"], counts["complete"]) == (36, 1, 2 + 71)

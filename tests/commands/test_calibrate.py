@@ -41,13 +41,13 @@ def rated_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def write_ratings(rows: Iterable[Mapping[str, Any]], name: str = "ratings.csv") -> Path:
-    path = Path(name)
+def write_ratings(rows: Iterable[Mapping[str, Any]]) -> Path:
+    path = Path("ratings.csv")
     write_rows(path, ({key: row[key] for key in ("id", "rater", "batch", "rating")} for row in rows))
     return path
 
 
-def write_exchanges(rows: Iterable[Mapping[str, Any]], name: str = "texts.jsonl") -> Path:
+def write_exchanges(rows: Iterable[Mapping[str, Any]]) -> Path:
     """Longer responses were rated higher, so that a judge that counts words is no fool here."""
     texts = (
         {
@@ -60,8 +60,8 @@ def write_exchanges(rows: Iterable[Mapping[str, Any]], name: str = "texts.jsonl"
         for number, row in enumerate(rows)
         for prompt, opening in [on_topic(number)]
     )
-    write_rows(Path(name), texts)
-    return Path(name)
+    write_rows(Path("texts.jsonl"), texts)
+    return Path("texts.jsonl")
 
 
 def test_another_tool_that_says_what_people_say_agrees_fully() -> None:
@@ -183,4 +183,5 @@ def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted
 def test_a_calibration_that_expired_is_refused_with_code_4(fitted: Path) -> None:
     write_calibration(Path("old.json"), replace(read_calibration(fitted), created=date(2020, 1, 1)))
     assert "expired on 2020-03-31" in score_new("--calibration", "old.json", code=4).stderr
-    assert not Path("new").exists()
+    run("compare", "new.jsonl", "--judge", "length", "--calibration", "old.json", code=4)
+    assert not Path("new").exists() and not Path("runs").exists()

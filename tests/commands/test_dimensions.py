@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from command_line import run
 from servers import Answer, Call, ScriptedServer, answer_chat
 
@@ -62,11 +61,6 @@ def server() -> Iterator[ScriptedServer]:
         yield server
 
 
-def calibrate(run_folder: str = "run") -> Result:
-    options = ("--scale", "0-2", "--exchanges", "replies.jsonl", "--out", "cal")
-    return run("calibrate", run_folder, "ratings.jsonl", *options)
-
-
 def test_every_part_has_a_rubric_that_reaches_the_prompt() -> None:
     assert len(PARTS) == 11
     for name in PARTS:
@@ -100,8 +94,8 @@ def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: Scri
     write_data(2, follow=False)
     judge = write_judge(server.base_url)
     run("score", "replies.jsonl", "--judge", judge, "--out", "run", code=0)
-    told = calibrate()
-    assert told.exit_code == 3, told.output
+    options = ("--exchanges", "replies.jsonl", "--out", "cal")
+    told = run("calibrate", "run", "ratings.jsonl", "--scale", "0-2", *options, code=3)
     assert "Explorations cannot be calibrated: with a weighted kappa of" in " ".join(told.stdout.split())
     assert "counting words (" in " ".join(told.stdout.split())
     assert not Path("cal/calibration.json").exists()

@@ -71,6 +71,8 @@ calibrate ratings.csv | RUN... RATINGS
 calibrate theirs.csv strange.csv | judgments differ
 calibrate run ratings.csv --scale 1-2 | not on the scale from 1 to 2
 calibrate run ratings.csv --scale 5 | expected two or more levels
+calibrate run ratings.csv --scale 5-1 | expected two or more levels
+calibrate run ratings.csv --scale a,a | expected two or more levels
 calibrate run ratings.csv --dimension warmth | none of the dimension
 calibrate run ratings.csv --judge x | not with runs
 calibrate run ratings.csv --column rating=overall | no such column; columns: id, rater, rating

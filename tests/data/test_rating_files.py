@@ -36,10 +36,6 @@ def read(path: Path, rows: Iterable[Mapping[str, Any]], **stated: Any) -> Rating
     return read_sheet(path, SheetOptions(**stated), replies=Replies(exchanges=EXCHANGES))
 
 
-def as_tuples(sheet: RatingSheet) -> list[tuple[str, str, float]]:
-    return [(item.id, item.rater, item.rating) for item in sheet.ratings]
-
-
 def label(row: Row) -> str:
     return NAMES[row["rating"] - 1]
 
@@ -65,7 +61,8 @@ def test_however_a_sheet_is_headed_the_ratings_are_the_same(tmp_path: Path, case
         for row in RATED
     ]
     sheet = read(tmp_path / f"sheet{suffix}", rows)
-    assert as_tuples(sheet) == [(row["id"], row["rater"], row["rating"]) for row in RATED]
+    found = [(item.id, item.rater, item.rating) for item in sheet.ratings]
+    assert found == [(row["id"], row["rater"], row["rating"]) for row in RATED]
     assert note in " ".join(sheet.notes) and bool(note) == bool(sheet.notes)
 
 

@@ -81,13 +81,6 @@ def test_a_spoilt_line_is_asked_again(tmp_path: Path) -> None:
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
-def test_a_whole_run_can_be_asked_for_more(tmp_path: Path) -> None:
-    complete(tmp_path / "whole")
-    assert len(complete(tmp_path / "run", EXCHANGES[:5])) == 5
-    assert complete(tmp_path / "run") == [item.id for item in EXCHANGES[5:]]
-    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
-
-
 def test_another_content_under_the_same_id_is_asked(tmp_path: Path) -> None:
     complete(tmp_path)
     changed = [replace(EXCHANGES[0], response="other"), *EXCHANGES[1:]]
