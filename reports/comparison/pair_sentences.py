@@ -110,8 +110,9 @@ def describe_difference(pair: Difference) -> str:
     text = f"Good share {points(pair.good.value)} points"
     if ends and pair.bound:
         end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
-        is_known = (end > 0) == (side == "more")
-        text = f"Good share {points(end)} points or {side} (95% bound)" if is_known else UNKNOWN_SIZE
+        if (end > 0) != (side == "more"):
+            return UNKNOWN_SIZE
+        text = f"Good share {points(end)} points or {side} (95% bound)"
     elif ends:
         text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
     return f"{text}, {BASES[pair.how]}"
