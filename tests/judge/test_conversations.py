@@ -75,14 +75,13 @@ def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
     rng, rows, ratings = random.Random(4), [], []
     for model, longest in (("one", 40), ("two", 20), ("three", 8)):
         for number in range(12):
-            words = 0
-            for turn in range(3):
-                said = " ".join(rng.choices(("work", "dog", "exam"), k=rng.randrange(3, longest)))
-                words += len(said.split())
-                about = {"conversation": f"{model}-{number}", "turn": turn, "model": model}
-                rows.append({**about, "prompt": "Today it went wrong.", "response": said})
+            lengths = [rng.randrange(3, longest) for _ in range(3)]
+            about = {"conversation": f"{model}-{number}", "model": model, "prompt": "Today it went wrong."}
+            rows += [
+                {**about, "turn": turn, "response": "work " * words} for turn, words in enumerate(lengths)
+            ]
             for rater in range(3):
-                level = min(3, max(1, round(words / 25 + rng.gauss(0, 0.5))))
+                level = min(3, max(1, round(sum(lengths) / 25 + rng.gauss(0, 0.5))))
                 ratings.append({"id": f"{model}-{number}", "rater": f"p{rater}", "rating": level})
     write_rows(Path("rows.jsonl"), rows)
     write_rows(Path("ratings.jsonl"), ratings)

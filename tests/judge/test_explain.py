@@ -6,7 +6,6 @@ from html import unescape
 from io import StringIO
 from pathlib import Path
 from re import match, sub
-from typing import Any
 
 import pytest
 from command_line import run_checked
@@ -76,15 +75,6 @@ def test_only_what_is_not_known_is_asked() -> None:
     assert "What a day." in judge.asked, "a reply keeps its capital"
 
 
-def printed(explained: Explanation, colours: Any) -> str:
-    out = StringIO()
-    is_terminal = colours is not None
-    print_explanations(
-        [explained], Console(file=out, width=80, force_terminal=is_terminal, color_system=colours)
-    )
-    return out.getvalue()
-
-
 def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> None:
     """Without three words a reply is shorter; with three others in their place it is as good."""
     exchange = Exchange(id="1", prompt="p", response="So very kind. Whatever you say.")
@@ -93,12 +83,6 @@ def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> Non
         (0.15, 0.0, True),
         (-0.35, -0.5, False),
     ]
-    first, second, *_ = [line for line in printed(found, "truecolor").splitlines() if line.strip()][1:]
-    assert "? +0.15" in first and "48;2;" not in first, "no colour for what does not hold"
-    assert "48;2;" in second and "?" not in second
-    html = as_html(found)
-    assert html.count("<sup>? +0.15</sup>") == 1 and html.count("0.00); color") == 1
-    assert [part["is_doubtful"] for part in found.as_row()["parts"]] == [True, False]
 
 
 @pytest.mark.slow
@@ -119,23 +103,32 @@ def test_figures_stay_whole_and_a_huge_reply_is_split_into_few_parts() -> None:
 
 def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
     effects = {"much": 0.9, "some": 0.1, "bad\x1b[2J": -0.3, "nothing": 0.001, "x": None}
-    explained = Explanation(id="a", model="m", score=2.0, parts=tuple(map(Part, effects, effects.values())))
-    plain, coloured = printed(explained, None), printed(explained, "truecolor")
+    parts = (*map(Part, effects, effects.values()), Part("long", 0.15, swapped=0.0))
+    explained = Explanation(id="a", model="m", score=2.0, parts=parts)
+    outs = StringIO(), StringIO()
+    terminal = Console(file=outs[1], width=80, force_terminal=True, color_system="truecolor")
+    for console in (Console(file=outs[0], width=80), terminal):
+        print_explanations([explained], console)
+    plain, coloured = (out.getvalue() for out in outs)
     assert "\x1b" not in plain and "\x1b[2J" not in coloured
     written = [line.split()[0] for line in plain.splitlines()[2:7]]
     assert written == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
     assert "48;2;46;158;91mmuch" in coloured, "the full green"
-    assert [line.count("48;2;") for line in coloured.splitlines()[2:7]] == [1, 1, 1, 0, 0]
+    counts = [line.count("48;2;") for line in coloured.splitlines()[2:8]]
+    assert counts == [1, 1, 1, 0, 0, 0] and "? +0.15" in plain, "no colour for what does not hold"
 
 
 def test_html_is_escaped_and_marks_follow_the_effect() -> None:
     parts = (Part("<script>alert('&')</script> ", 0.25), Part("So \ud83d bad.", -2.0), Part("x", None))
-    html = as_html(Explanation(id="a", model="m", score=2.0, parts=parts))
+    explained = Explanation(id="a", model="m", score=2.0, parts=(*parts, Part("y", 0.15, swapped=0.0)))
+    html = as_html(explained)
+    assert [part["is_doubtful"] for part in explained.as_row()["parts"]] == [False, False, False, True]
+    assert html.count("<sup>? +0.15</sup>") == 1 and html.count("0.00); color") == 2
     assert "<script" not in html
-    assert html.count("<mark ") == html.count("</mark>") == 3
+    assert html.count("<mark ") == html.count("</mark>") == 4
     assert all(color in html for color in ("rgba(46, 158, 91, 0.30)", "rgba(214, 69, 65, 0.60)", ", 0.00)"))
     text = unescape(sub(r"<sup>.*?</sup>|<[^>]*>", "", html))
-    assert text == "<script>alert('&')</script> So ? bad.x"
+    assert text == "<script>alert('&')</script> So ? bad.xy"
     html.encode("utf-8")
 
 

@@ -6,12 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import run_checked
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import SAMPLES, SHARED
 
-from cli import main
 from empathy_judge.data.importers import import_source
 from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import read_exchanges, write_rows
@@ -114,8 +113,7 @@ def test_the_judge_gives_the_reason_in_place_of_a_label(shipped: ClassifierJudge
     assert [item.unscored for item in judgments] == ["another language (Spanish)", None, "code"]
     assert [item.label is None for item in judgments] == [True, False, True]
     write_rows(tmp_path / "replies.jsonl", rows)
-    words = ["score", str(tmp_path / "replies.jsonl"), "--out", str(tmp_path / "run")]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    run_checked("score", tmp_path / "replies.jsonl", "--out", tmp_path / "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     assert summary["counts"] == {"judged": 1, "unscored": 2, "set_aside": 0}
 
@@ -144,7 +142,6 @@ def test_the_english_of_all_rated_sets_is_read(capsys: pytest.CaptureFixture[str
     [
         ("You are a f\u200bo\u00adol.", "You are a fool."),
         ("Y\u043eu \u0430re a f\u043e\u043el.", "You are a fool."),
-        ("\uff39\uff4f\uff55 are a fool.", "You are a fool."),
         ("\U0001d418\U0001d428\U0001d42e are a fool.", "You are a fool."),
         ("Y\u0336o\u0336u\u0336 f\u0323\u0307o\u0323\u0307ol.", "You fool."),
         ("\u028f\u1d0f\u1d1c \ua730\u1d0f\u1d0f\u029f.", "you fool."),

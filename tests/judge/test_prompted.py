@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -17,22 +18,15 @@ from empathy_judge.judge.llm.prompted import LABEL_SCHEMA, PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 GOOD = '{"reason": "It feels with the speaker.", "label": "Good"}'
-Ask = Callable[..., tuple[Judgment, list[Call]]]
-Make = Callable[..., PromptedJudge]
 
 
-@pytest.fixture
-def ask(make_prompted: Make) -> Ask:
-    """Judges an exchange with a server that follows a script; returns the judgment and the calls."""
-
-    def ask(
-        script: Script | str, exchange: Exchange = EXCHANGE, **options: Any
-    ) -> tuple[Judgment, list[Call]]:
-        follow = (lambda call: answer_chat(call, script)) if isinstance(script, str) else script
-        with ScriptedServer(follow) as server:
-            return make_prompted(server.base_url, **options).judge(exchange), server.calls
-
-    return ask
+def ask(script: Script | str, **options: Any) -> tuple[Judgment, list[Call]]:
+    """Return the judgment of the exchange by a server that follows a script, and the calls."""
+    follow = (lambda call: answer_chat(call, script)) if isinstance(script, str) else script
+    with ScriptedServer(follow) as server:
+        made = PromptedJudge(**{"model": "m", "base_url": server.base_url, "retries": 0, **options})
+        with closing(made) as judge:
+            return judge.judge(EXCHANGE), server.calls
 
 
 def in_turn(*texts: str) -> Script:
@@ -47,7 +41,7 @@ def chat(call: Call, text: str, **choice: Any) -> Answer:
     return replace(answer, body=body)
 
 
-def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
+def test_the_prompt_holds_the_rubric_and_the_fenced_exchange() -> None:
     judgment, (call,) = ask(GOOD, prices={"input": 1.0, "output": 10.0})
     assert (judgment.label, judgment.rationale) == ("Good", "It feels with the speaker.")
     assert judgment.probabilities == {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}
@@ -67,7 +61,7 @@ def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
     assert schema["schema"]["properties"]["label"]["enum"] == ["Bad", "Okay", "Good"]
 
 
-def test_analytic_mode_asks_for_the_components_first(ask: Ask) -> None:
+def test_analytic_mode_asks_for_the_components_first() -> None:
     labels = {"cognitive": "Okay", "affective": "Good", "compassionate": "Bad", "overall": "Okay"}
     judgment, (call,) = ask(json.dumps({"reason": "Kind.", **labels}), mode="analytic")
     properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
@@ -76,7 +70,7 @@ def test_analytic_mode_asks_for_the_components_first(ask: Ask) -> None:
     assert judgment.rationale == "cognitive Okay, affective Good, compassionate Bad. Kind."
 
 
-def test_options_reach_the_server(ask: Ask) -> None:
+def test_options_reach_the_server() -> None:
     sent = {"temperature": 0.3, "max_tokens": 9, "seed": 5}
     more = {"cache_prompt": False}
     _, (call,) = ask(GOOD, **sent, reason_characters=40, probabilities="none", extra_body=more)
@@ -113,7 +107,7 @@ NOT_A_LABEL = [  # mode, text, what else the choice has, the reason
 
 @pytest.mark.parametrize(("mode", "said", "choice", "reason"), NOT_A_LABEL)
 def test_what_is_no_label_is_unscored_with_the_reason(
-    ask: Ask, mode: str, said: str, choice: Mapping[str, Any], reason: str
+    mode: str, said: str, choice: Mapping[str, Any], reason: str
 ) -> None:
     judgment, calls = ask(lambda call: chat(call, said, **choice), mode=mode)
     assert (judgment.unscored or "").startswith(reason)
@@ -135,7 +129,7 @@ def test_what_is_no_label_is_unscored_with_the_reason(
         ("label", "**Bad**.", "Bad"),
     ],
 )
-def test_a_label_is_read_past_thoughts_and_marks(ask: Ask, mode: str, said: str, label: str) -> None:
+def test_a_label_is_read_past_thoughts_and_marks(mode: str, said: str, label: str) -> None:
     assert ask(said, mode=mode)[0].label == label
 
 
@@ -154,7 +148,7 @@ def with_logprobs(*tokens: dict[str, Any]) -> Script:
 HEAD = (token('{"reason": "Bad? No.", '), token('"label"'), token(":"), token(' "'))
 
 
-def test_logprobs_give_the_labels_their_probabilities(ask: Ask) -> None:
+def test_logprobs_give_the_labels_their_probabilities() -> None:
     label = token("Good", Good=0.5, Okay=0.2, Bad=0.1, good=0.15, Great=0.05)
     judgment, (call,) = ask(with_logprobs(*HEAD, label, token('"}')))
     assert (call.body["logprobs"], call.body["top_logprobs"]) == (True, 20)
@@ -167,13 +161,13 @@ def test_logprobs_give_the_labels_their_probabilities(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("content", [None, [{"odd": 1}], [{"token": GOOD, "logprob": 0}]])
-def test_without_logprobs_a_label_is_certain_or_unscored(ask: Ask, content: Any) -> None:
+def test_without_logprobs_a_label_is_certain_or_unscored(content: Any) -> None:
     script = lambda call: chat(call, GOOD, logprobs={"content": content})  # noqa: E731
     assert (ask(script)[0].probabilities or {})["Good"] == 1.0
     assert (ask(script, probabilities="logprobs")[0].unscored or "").startswith("no logprobs:")
 
 
-def test_samples_give_the_labels_their_parts(ask: Ask) -> None:
+def test_samples_give_the_labels_their_parts() -> None:
     okay = '{"reason": "Polite.", "label": "Okay"}'
     judgment, calls = ask(in_turn(GOOD, okay, GOOD), samples=3)
     assert [call.body["seed"] for call in calls] == [0, 1, 2], "no chance without a seed"
@@ -190,7 +184,7 @@ def test_samples_give_the_labels_their_parts(ask: Ask) -> None:
     assert judgment.unscored == "no JSON: what?"
 
 
-def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
+def test_a_word_is_asked_for_without_reason_or_schema() -> None:
     judgment, (call,) = ask("Good", mode="label")
     assert (judgment.label, judgment.rationale, judgment.unscored) == ("Good", None, None)
     system, user = call.body["messages"]
@@ -203,7 +197,7 @@ def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
 
 @pytest.mark.parametrize(("given", "asked"), [({}, [4, 2048]), ({"max_tokens": 4}, [4])])
 def test_a_model_that_thinks_gets_more_tokens_unless_their_number_was_set(
-    ask: Ask, given: dict[str, int], asked: list[int]
+    given: dict[str, int], asked: list[int]
 ) -> None:
     _, calls = ask(lambda call: chat(call, "", finish_reason="length"), mode="label", **given)
     assert [call.body["max_tokens"] for call in calls] == asked
@@ -218,12 +212,12 @@ def test_a_model_that_thinks_gets_more_tokens_unless_their_number_was_set(
         ("schema", {"response_format": {"type": "json_schema", "json_schema": LABEL_SCHEMA}}),
     ],
 )
-def test_a_server_is_held_to_the_words(ask: Ask, constraint: str, sent: dict[str, Any]) -> None:
+def test_a_server_is_held_to_the_words(constraint: str, sent: dict[str, Any]) -> None:
     _, (call,) = ask("Good", mode="label", constraint=constraint)
     assert sent.items() <= call.body.items()
 
 
-def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
+def test_the_tokens_of_a_word_give_its_probabilities() -> None:
     first = token("Good", Good=0.4, Okay=0.2, B=0.05, Bad=0.05, The=0.2, G=0.1)
     for tokens in ((first,), (token("\n"), first, token("")), (token("<think>Bad</think>"), first)):
         judgment, _ = ask(with_logprobs(*tokens), mode="label", probabilities="logprobs")
@@ -234,7 +228,7 @@ def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
     assert (judgment.unscored or "").startswith("no logprobs: the server returned none for the labels")
 
 
-def test_one_more_question_where_an_answer_cannot_be_read(ask: Ask) -> None:
+def test_one_more_question_where_an_answer_cannot_be_read() -> None:
     judgment, (_, again) = ask(in_turn("Good, I think.", GOOD), reask=1)
     assert judgment.label == "Good"
     assert [message["role"] for message in again.body["messages"][2:]] == ["assistant", "user"]
@@ -262,7 +256,7 @@ def refusing(*keys: str) -> Script:
 
 
 def test_parameters_a_server_does_not_know_are_left_out_once_and_for_all(
-    ask: Ask, make_prompted: Make
+    make_prompted: Callable[..., PromptedJudge],
 ) -> None:
     with ScriptedServer(refusing("response_format")) as server:
         judge = make_prompted(server.base_url)
@@ -277,7 +271,7 @@ def test_parameters_a_server_does_not_know_are_left_out_once_and_for_all(
 @pytest.mark.parametrize(
     "options", [{"temperature": 0.5}, {"json_schema": "always"}, {"probabilities": "logprobs"}]
 )
-def test_what_was_asked_for_by_name_is_not_left_out(ask: Ask, options: dict[str, Any]) -> None:
+def test_what_was_asked_for_by_name_is_not_left_out(options: dict[str, Any]) -> None:
     judgment, _ = ask(refusing("temperature", "response_format", "logprobs"), **options)
     assert (judgment.unscored or "").startswith("HTTP 400: unknown parameter")
 

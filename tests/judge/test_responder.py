@@ -65,22 +65,16 @@ def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> N
         (chat_body("I'm sorry, but I can't assist with that request."), "refused: by the model"),
         (chat_body("As an AI language model, I am unable to help with that."), "refused: by the model"),
         (chat_body("x" * 100_001), "too long: more than 100,000 characters"),
+        (chat_body("I'm sorry, I can't fix this for you, but I am here."), None),
+        (chat_body("I cannot imagine that. How are you holding up?"), None),
+        (chat_body("I won't pretend I know what to say, but thank you for telling me."), None),
+        (chat_body("I'm sorry. I can't answer for him, but you did nothing wrong."), None),
     ],
 )
-def test_what_is_no_reply_is_a_failure_with_its_reason(body: Mapping[str, Any], reason: str) -> None:
+def test_what_is_no_reply_is_a_failure_with_its_reason(body: Mapping[str, Any], reason: str | None) -> None:
     found = read_response(body)
-    assert found["failed"] == reason
-    assert "response" not in found
-
-
-def test_a_warm_reply_is_not_taken_for_a_refusal() -> None:
-    for text in (
-        "I'm sorry, I can't fix this for you, but I am here.",
-        "I cannot imagine that. How are you holding up?",
-        "I won't pretend I know what to say about this, but thank you for telling me.",
-        "I'm sorry. I can't answer for him, but you did nothing wrong.",
-    ):
-        assert read_response(chat_body(text)) == {"response": text}
+    assert found.get("failed") == reason
+    assert ("response" in found) == (reason is None)
 
 
 def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp_path: Path) -> None:

@@ -214,12 +214,6 @@ def figures_of(world: str) -> list[Figure]:
     return other_figures(world) if world in OTHER_WORLDS else real_figures(world)
 
 
-def write(figures: Sequence[Figure]) -> None:
-    """Write the figures for the docs, one a line."""
-    rows = ",\n".join(json.dumps(figure.row()) for figure in figures)
-    FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    write([figure for world in ALL_WORLDS for figure in figures_of(world)])
+    rows = ",\n".join(json.dumps(figure.row()) for world in ALL_WORLDS for figure in figures_of(world))
+    FILE.write_text(f"[\n{rows}\n]\n", encoding="utf-8")

@@ -53,7 +53,11 @@ class BatchServer(ScriptedServer):
         if step == "upload":
             return self._store(_file_in(call.headers["content-type"], call.content))
         if step == "submit":
-            return self._open(call.body)
+            total = self.files[call.body["input_file_id"]].count(b"\n")
+            about = {"id": f"batch-{len(self.batches) + 1}", "object": "batch", "status": "in_progress"}
+            counts = {"total": total, "completed": 0, "failed": 0}
+            self.batches.append({**about, "request_counts": counts, **call.body})
+            return self.batches[-1]
         if step == "list":
             ids, query = [item["id"] for item in self.batches], parse_qs(urlsplit(call.path).query)
             start = 1 + ids.index(query["after"][0]) if "after" in query else 0
@@ -67,12 +71,6 @@ class BatchServer(ScriptedServer):
         identity = f"file-{len(self.files) + 1}"
         self.files[identity] = content
         return {"id": identity, "object": "file", "bytes": len(content)}
-
-    def _open(self, body: dict[str, Any]) -> dict[str, Any]:
-        counts = {"total": self.files[body["input_file_id"]].count(b"\n"), "completed": 0, "failed": 0}
-        about = {"id": f"batch-{len(self.batches) + 1}", "object": "batch", "status": "in_progress"}
-        self.batches.append({**about, "request_counts": counts, **body})
-        return self.batches[-1]
 
     def _progress(self, batch: dict[str, Any]) -> None:
         if not self.is_done or batch["status"] != "in_progress":

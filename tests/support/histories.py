@@ -121,7 +121,12 @@ def simulate_night(number: int, nights: int, chance: Random, responses: int) -> 
         change = Random(f"{model} {number}").gauss(0, 0.008) - (0.06 if is_down else 0)
         results.append(result)
         changes += [make_change(model, change)] if number else []
-        emotions += [_emotion(model, emotion, good, chance) for emotion in EMOTIONS]
+        for emotion in EMOTIONS:
+            share = good + 0.15 * (len(emotion) % 5 - 2) / 2 + chance.gauss(0, 0.05)
+            good_count = 10 * min(1.0, max(0.0, share))
+            rest = (10 - good_count) / 2
+            found = EmotionResult(model=model, emotion=emotion, n=10, bad=rest, okay=rest, good=good_count)
+            emotions.append(found)
         judgments += [_judged(model, reply, good, chance) for reply in range(responses)]
         gates.append(_gate("max_cost", model, "pass", f"{model}: fine", value=0.01, limit=1))
         if is_down:
@@ -179,13 +184,6 @@ def _result(model: str, good: float, chance: Random, *, has_cost: bool) -> Model
         corrected={} if model == "cyd" else estimates(corrected, 0.05),
         cost=0.01 + 0.002 * chance.random() if has_cost else None,
         seconds=30.0,
-    )
-
-
-def _emotion(model: str, emotion: str, good: float, chance: Random) -> EmotionResult:
-    part = min(1.0, max(0.0, good + 0.15 * (len(emotion) % 5 - 2) / 2 + chance.gauss(0, 0.05)))
-    return EmotionResult(
-        model=model, emotion=emotion, n=10, bad=5 * (1 - part), okay=5 * (1 - part), good=10 * part
     )
 
 

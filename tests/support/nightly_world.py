@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from command_line import write_toml
 from servers import Answer, Call, ScriptedServer, answer_chat, answer_decisions
 
+from empathy_judge.data.tables import write_rows
 from empathy_judge.nightly.config import read_config
 from empathy_judge.nightly.history import KINDS, open_history
 from empathy_judge.nightly.night import run_night
@@ -56,11 +58,9 @@ class World:
         found = re.search(r"I feel (\w+), case (\d+)", call.text)
         assert found is not None
         feeling, case = found.groups()
-        warm = (model, feeling) not in self.curt
-        text = f"I hear you, case {case}, {feeling}, {model}, {self.mood}."
-        if not warm:
-            text = f"Oh. {case} {feeling} {model} {self.mood}"
-        return answer_chat(call, text)
+        if (model, feeling) in self.curt:
+            return answer_chat(call, f"Oh. {case} {feeling} {model} {self.mood}")
+        return answer_chat(call, f"I hear you, case {case}, {feeling}, {model}, {self.mood}.")
 
     def _judge(self, call: Call) -> Answer:
         reply = call.text.rpartition("to be judged ---")[2].splitlines()[1]
@@ -83,11 +83,10 @@ class World:
             for case in range(EACH)
         ]
         anchors = [{"id": f"a{n}", "prompt": f"Case {n}.", "response": f"anchor {n}"} for n in range(ANCHORS)]
-        for name, content in (("prompts", rows), ("anchors", anchors)):
-            text = "".join(json.dumps(row) + "\n" for row in content)
-            (self.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-        judge = f'kind = "decision"\nmodel = "judge"\nbase_url = "{self.server.base_url}"\nconcurrency = 4\n'
-        (self.folder / "judge.toml").write_text(judge, encoding="utf-8")
+        write_rows(self.folder / "prompts.jsonl", rows)
+        write_rows(self.folder / "anchors.jsonl", anchors)
+        asked = {"model": "judge", "base_url": self.server.base_url, "concurrency": 4}
+        write_toml(f"{self.folder}/judge.toml", kind="decision", **asked)
         known = "" if "dashboard" in head else "dashboard = false\n"
         named = "".join(
             f'[[models]]\nname = "{model}"\nmodel = "{model}"\nconcurrency = 4\n'
