@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from math import log
-from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
 from empathy_judge.data.records import Exchange, Judgment
-from empathy_judge.judge.base import load_judge
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 from empathy_judge.judge.llm.prompted import LABEL_SCHEMA, PromptedJudge
 
@@ -274,14 +272,3 @@ def test_parameters_a_server_does_not_know_are_left_out_once_and_for_all(
 def test_what_was_asked_for_by_name_is_not_left_out(options: dict[str, Any]) -> None:
     judgment, _ = ask(refusing("temperature", "response_format", "logprobs"), **options)
     assert (judgment.unscored or "").startswith("HTTP 400: unknown parameter")
-
-
-def test_a_file_sets_the_options(tmp_path: Path) -> None:
-    path = tmp_path / "judge.toml"
-    path.write_text(
-        'kind = "prompted"\nmodel = "m"\nmode = "analytic"\nsamples = 3\nprices = {input = 1, output = 2}\n'
-        "[extra_body]\ncache_prompt = false\n"
-    )
-    judge = load_judge(str(path))
-    assert isinstance(judge, PromptedJudge)
-    assert (judge.mode, judge.samples, judge.chat.extra_body) == ("analytic", 3, {"cache_prompt": False})
