@@ -16,11 +16,6 @@ from empathy_judge.judge.composite import ReplyMean
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn() -> None:
     judge = write_toml("judge.toml", kind="prompted", model="m", base_url="http://127.0.0.1:9/v1")
     asked = load_judge(judge, unit="conversation")

@@ -246,9 +246,10 @@ def test_a_key_that_is_missing_or_no_key_is_refused(ask: Any, monkeypatch: pytes
         ({"requests_per_minute": float("nan")}, "requests_per_minute"),
         ({"prices": {"input": 1.0}}, "prices: output: "),
         ({"prices": {"input": 1.0, "output": -1.0}}, "prices: output: must be 0 or more"),
-        ({"prices": {"input": 1.0, "output": 1.0, "extra": 1.0}}, "prices: extra: unknown"),
-        *(({"base_url": url}, "is not an http") for url in ("file:///etc/passwd", "127.0.0.1:8000/v1", "")),
-        ({"base_url": "http://127.0.0.1/v1\nHost: x"}, "is not an http"),
+        *(
+            ({"base_url": url}, "is not an http")
+            for url in ("file:///etc/passwd", "127.0.0.1:8000/v1", "", "http://127.0.0.1/v1\nHost: x")
+        ),
         ({"base_url": "http://127.0.0.1:99999/v1"}, "not a URL"),
         ({"base_url": "https://host/v1?api-key=hunter2-pass"}, "has a query"),
         ({"base_url": "https://me:hunter2-pass@host/v1"}, "contains a user or password"),

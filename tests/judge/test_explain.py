@@ -133,8 +133,7 @@ def test_html_is_escaped_and_marks_follow_the_effect() -> None:
 
 
 @pytest.fixture
-def responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def responses(tmp_path: Path) -> Path:
     long = "I am so very sorry to hear that this has happened to you and yours this week. " * 2
     rows = [
         {"id": "a", "prompt": "I lost my job.", "response": f"Oh no. {long}[red]You must be angry."},

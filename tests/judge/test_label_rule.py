@@ -1,7 +1,6 @@
 """One label rule for every kind of judge: Good needs a probability above 0.55."""
 
 from math import log
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,10 +49,7 @@ JUDGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", JUDGES)
-def test_a_likeliest_good_below_the_threshold_is_okay(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_likeliest_good_below_the_threshold_is_okay(kind: str) -> None:
     with ScriptedServer(answer_weak_good) as server:
         for name, options in JUDGES.items():
             asked = {"base_url": server.base_url, "model": "m"} if name in ("decision", "prompted") else {}

@@ -61,21 +61,13 @@ def test_the_prompt_holds_the_rubric_and_the_fenced_exchange() -> None:
 
 def test_analytic_mode_asks_for_the_components_first() -> None:
     labels = {"cognitive": "Okay", "affective": "Good", "compassionate": "Bad", "overall": "Okay"}
-    judgment, (call,) = ask(json.dumps({"reason": "Kind.", **labels}), mode="analytic")
+    options = {"mode": "analytic", "reason_characters": 40, "probabilities": "none"}
+    judgment, (call,) = ask(json.dumps({"reason": "Kind.", **labels}), **options)
     properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
+    assert properties["reason"]["maxLength"] == 40 and "logprobs" not in call.body
     assert list(properties) == ["reason", *labels]
     assert judgment.label == "Okay"
     assert judgment.rationale == "cognitive Okay, affective Good, compassionate Bad. Kind."
-
-
-def test_options_reach_the_server() -> None:
-    sent = {"temperature": 0.3, "max_tokens": 9, "seed": 5}
-    more = {"cache_prompt": False}
-    _, (call,) = ask(GOOD, **sent, reason_characters=40, probabilities="none", extra_body=more)
-    assert (sent | more).items() <= call.body.items()
-    assert "logprobs" not in call.body
-    properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
-    assert properties["reason"]["maxLength"] == 40
 
 
 CUT = {"finish_reason": "length"}
@@ -202,16 +194,21 @@ def test_a_model_that_thinks_gets_more_tokens_unless_their_number_was_set(
 
 
 @pytest.mark.parametrize(
-    ("constraint", "sent"),
+    ("options", "sent"),
     [
-        ("llama.cpp", {"grammar": 'root ::= "Bad" | "Okay" | "Good"', "top_logprobs": 500}),
-        ("vllm", {"structured_outputs": {"choice": ["Bad", "Okay", "Good"]}, "top_logprobs": 20}),
-        ("sglang", {"regex": "(Bad|Okay|Good)"}),
-        ("schema", {"response_format": {"type": "json_schema", "json_schema": LABEL_SCHEMA}}),
+        ({"temperature": 0.3, "max_tokens": 9, "seed": 5}, {"temperature": 0.3, "max_tokens": 9, "seed": 5}),
+        ({"extra_body": {"cache_prompt": False}}, {"cache_prompt": False}),
+        ({"constraint": "llama.cpp"}, {"grammar": 'root ::= "Bad" | "Okay" | "Good"', "top_logprobs": 500}),
+        (
+            {"constraint": "vllm"},
+            {"structured_outputs": {"choice": ["Bad", "Okay", "Good"]}, "top_logprobs": 20},
+        ),
+        ({"constraint": "sglang"}, {"regex": "(Bad|Okay|Good)"}),
+        ({"constraint": "schema"}, {"response_format": {"type": "json_schema", "json_schema": LABEL_SCHEMA}}),
     ],
 )
-def test_a_server_is_held_to_the_words(constraint: str, sent: dict[str, Any]) -> None:
-    _, (call,) = ask("Good", mode="label", constraint=constraint)
+def test_options_reach_the_server(options: dict[str, Any], sent: dict[str, Any]) -> None:
+    _, (call,) = ask("Good", mode="label", **options)
     assert sent.items() <= call.body.items()
 
 

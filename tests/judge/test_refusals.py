@@ -10,7 +10,7 @@ from batch_servers import BatchServer
 from command_line import run_checked, write_toml
 from servers import Answer, Call, ScriptedServer, answer
 
-from empathy_judge.data.tables import read_judgments
+from empathy_judge.data.tables import read_judgments, write_rows
 
 # How a server refuses a reply that contains the word -> the start of the reason.
 CHAT = {
@@ -57,19 +57,13 @@ def refuse_line(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("by_batch", [False, True], ids=["direct", "batch"])
 @pytest.mark.parametrize("name", JUDGES)
-def test_a_refused_reply_is_unscored_and_counted(
-    name: str, by_batch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_refused_reply_is_unscored_and_counted(name: str, by_batch: bool) -> None:
     options, reasons = JUDGES[name]
     ways = [None, *reasons, None]  # the first request of a batch is asked directly
     about = {"prompt": "I won!", "model": "m"}
     rows = ({"id": str(n), **about, "response": f"Lovely! refuse-by-{way}"} for n, way in enumerate(ways))
-    Path("responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    server = BatchServer(refuse_line) if by_batch else ScriptedServer(refuse)
-    if isinstance(server, BatchServer):
-        server.is_done = True
-    with server:
+    write_rows(Path("responses.jsonl"), rows)
+    with BatchServer(refuse_line, is_done=True) if by_batch else ScriptedServer(refuse) as server:
         write_toml("judge.toml", **options, base_url=server.base_url, retries=0)
         words = ["score", "responses.jsonl", "--judge", "judge.toml", "--out", "run", "--json"]
         done = run_checked(*words, *(["--batch", "--wait"] if by_batch else []))

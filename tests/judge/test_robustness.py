@@ -213,8 +213,7 @@ def test_a_sample_has_both_sides_and_takes_keys_in_turns() -> None:
         measure_robustness(FormulaJudge(right), [], ask=lambda texts: {})
 
 
-def test_the_command_prints_and_writes_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_prints_and_writes_the_results() -> None:
     done = run("robustness", "length", "--out", "out", code=1)
     assert "plain insults not" in done.output
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -224,10 +223,7 @@ def test_the_command_prints_and_writes_the_results(tmp_path: Path, monkeypatch: 
     assert json.loads(run("robustness", "length", "--json").stdout) == report
 
 
-def test_a_run_that_reaches_its_budget_resumes_without_paying_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_that_reaches_its_budget_resumes_without_paying_twice() -> None:
     words = ["robustness", "judge.toml", "--sample", "24", "--json", "--max-cost"]
     with ScriptedServer(answer) as server:
         judge = {"kind": "decision", "model": "m", "base_url": server.base_url, "concurrency": 1}

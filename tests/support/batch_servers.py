@@ -23,10 +23,10 @@ def answer_line(row: dict[str, Any]) -> dict[str, Any]:
 class BatchServer(ScriptedServer):
     """Keeps files and batches. A batch ends when `is_done`; `fail` has statuses by step, one a call."""
 
-    def __init__(self, respond: Respond = answer_line) -> None:
+    def __init__(self, respond: Respond = answer_line, *, is_done: bool = False) -> None:
         super().__init__(self.serve)
         self.respond = respond
-        self.is_done, self.ends_as, self.page = False, "completed", 100
+        self.is_done, self.ends_as, self.page = is_done, "completed", 100
         self.error = "too many tokens enqueued"  # why a batch failed
         self.files: dict[str, bytes] = {}
         self.batches: list[dict[str, Any]] = []
