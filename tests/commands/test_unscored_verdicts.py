@@ -39,7 +39,9 @@ def compare(*paths: Path, calibration: str) -> tuple[int, dict[str, Any], str]:
 
 
 CALIBRATIONS = {"calibrated": (), "judge alone": ("--calibration", "none")}
-every_calibration = pytest.mark.parametrize("calibration", CALIBRATIONS)
+every_calibration = pytest.mark.parametrize(
+    "calibration", ["calibrated", pytest.param("judge alone", marks=pytest.mark.slow)]
+)
 
 
 @every_calibration
@@ -77,7 +79,9 @@ NIGHTS = {  # unscored replies of the first and of the second night, and what th
 }
 
 
-@pytest.mark.parametrize("case", NIGHTS)
+@pytest.mark.parametrize(
+    "case", [name if "half" in name else pytest.param(name, marks=pytest.mark.slow) for name in NIGHTS]
+)
 def test_a_night_passes_no_gate_by_replies_that_cannot_be_scored(case: str) -> None:
     before, tonight, code = NIGHTS[case]
     Path("n.toml").write_text(

@@ -67,6 +67,7 @@ def test_unknown_recipes_and_teachers_with_teachers_are_refused(tmp_path: Path) 
         lineage(read_recipe(str(path)))
 
 
+@pytest.mark.slow
 def test_the_open_recipe_learns_only_from_what_companies_may_use(examples: list[RatedExchange]) -> None:
     recipes = lineage(read_recipe("open"))
     trained = {name for recipe in recipes for name, weight in recipe.sets.items() if weight}
@@ -89,6 +90,7 @@ def test_the_open_recipe_learns_only_from_what_companies_may_use(examples: list[
     assert {"ratings", "epitome", "grades"}.isdisjoint(data.digests(recipes))
 
 
+@pytest.mark.slow
 def test_the_published_card_of_the_open_recipe_counts_what_it_learned_from() -> None:
     card = json.loads((OPEN_JUDGE / "card.json").read_text(encoding="utf-8"))
     (recipe,) = lineage(read_recipe("open"))
