@@ -248,7 +248,7 @@ def test_a_key_that_is_missing_or_no_key_is_refused(ask: Any, monkeypatch: pytes
         ({"prices": {"input": 1.0, "output": -1.0}}, "prices: output: must be 0 or more"),
         *(
             ({"base_url": url}, "is not an http")
-            for url in ("file:///etc/passwd", "127.0.0.1:8000/v1", "", "http://127.0.0.1/v1\nHost: x")
+            for url in ("file:///etc", "127.0.0.1:80", "", "http://h\nx")
         ),
         ({"base_url": "http://127.0.0.1:99999/v1"}, "not a URL"),
         ({"base_url": "https://host/v1?api-key=hunter2-pass"}, "has a query"),

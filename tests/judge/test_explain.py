@@ -132,19 +132,14 @@ def test_html_is_escaped_and_marks_follow_the_effect() -> None:
     html.encode("utf-8")
 
 
-@pytest.fixture
-def responses(tmp_path: Path) -> Path:
+def test_score_explains_after_the_table_and_leaves_the_run_as_it_was() -> None:
     long = "I am so very sorry to hear that this has happened to you and yours this week. " * 2
     rows = [
         {"id": "a", "prompt": "I lost my job.", "response": f"Oh no. {long}[red]You must be angry."},
         {"id": "b", "prompt": "I lost my job.", "response": "Pity."},
     ]
-    write_rows(tmp_path / "r.jsonl", rows)
-    return tmp_path / "r.jsonl"
-
-
-def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: Path) -> None:
-    score = ("score", responses, "--judge", "length", "--out", "run")
+    write_rows(Path("r.jsonl"), rows)
+    score = ("score", "r.jsonl", "--judge", "length", "--out", "run")
     run_checked(*score)
     before = {item: item.read_bytes() for item in Path("run").iterdir()}
     lines = run_checked(*score, "--explain", "b", "--explain", "a", "--explain", "b").stdout.splitlines()
@@ -153,6 +148,5 @@ def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: 
     assert any(match(r" *[+\u2212]?0\.\d\d  \[red\]You must be angry\.", line) for line in lines)
     assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
     (explained,) = json.loads(run_checked(*score, "--json", "--explain", "a").stdout)["explanations"]
-    reply = json.loads(responses.read_text().splitlines()[0])["response"]
-    assert "".join(part["text"] for part in explained["parts"]) == reply
+    assert "".join(part["text"] for part in explained["parts"]) == rows[0]["response"]
     assert any(abs(part["effect"]) > 0.001 for part in explained["parts"])
