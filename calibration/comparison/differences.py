@@ -335,24 +335,18 @@ def _on_levels(
 
 def _decide(item: Difference, margin: float) -> Verdict:
     """Return the verdict; a difference within the margin is similar, however certain its sign."""
-    if item.how == "same":
-        return "similar"
     if item.how == "judge":
         is_seen = item.p_holm < verdicts.ALPHA and not item.judge.is_within(margin)
-        return _probably(item.judge.value) if is_seen else "inconclusive"
-    if item.good.is_within(margin):
+        verdict: Verdict = "probably better" if item.judge.value > 0 else "probably worse"
+        return verdict if is_seen else "inconclusive"
+    if item.how == "same" or item.good.is_within(margin):
         return "similar"
     certain = max(item.probability, 1 - item.probability)
-    is_sure = item.p_holm < verdicts.ALPHA if item.how == "ratings" else certain >= verdicts.SURE
-    if is_sure:
+    if item.p_holm < verdicts.ALPHA if item.how == "ratings" else certain >= verdicts.SURE:
         return "better" if item.probability > 0.5 else "worse"
     if certain >= verdicts.LIKELY:
-        return _probably(item.probability - 0.5)
+        return "probably better" if item.probability > 0.5 else "probably worse"
     return "at least as good" if item.at_least[0] >= verdicts.SURE_AT_LEAST else "inconclusive"
-
-
-def _probably(value: float) -> Verdict:
-    return "probably better" if value > 0 else "probably worse"
 
 
 def _difference(

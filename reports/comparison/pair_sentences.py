@@ -17,7 +17,6 @@ from empathy_judge.calibration.comparison.verdicts import (
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, interval, p_value, points, probability
 
-UNKNOWN_SIZE = "the size of the difference is not known"
 BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
@@ -111,7 +110,7 @@ def describe_difference(pair: Difference) -> str:
     if ends and pair.bound:
         end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
         if (end > 0) != (side == "more"):
-            return UNKNOWN_SIZE
+            return "the size of the difference is not known"
         text = f"Good share {points(end)} points or {side} (95% bound)"
     elif ends:
         text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
