@@ -77,7 +77,7 @@ def run_tool(tmp_path: Path, rows: list[dict[str, Any]]) -> RunTool:
         "HOME": str(tmp_path),
         "NETWORK_LOG": str(log),
         "LAST_PACKAGES": sysconfig.get_path("purelib"),  # behind the tool's own
-        "PYTHONPATH": os.pathsep.join(map(str, [TESTS / "support" / "no_network", project, ROOT])),
+        "PYTHONPATH": os.pathsep.join(map(str, [TESTS / "support" / "no_network", project])),
         "PROMPTFOO": str(ROOT / ".venv" / "tool-promptfoo" / "node_modules" / ".bin" / "promptfoo"),
         "PROMPTFOO_CONFIG_DIR": str(tmp_path / "promptfoo"),
         "PROMPTFOO_PYTHON": sys.executable,
