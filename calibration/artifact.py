@@ -89,7 +89,7 @@ class Calibration:
         return self.created + timedelta(days=self.days)
 
     def rated_shares(self, replies: str) -> Mapping[str, Estimate] | None:
-        """Return the shares by ratings of the replies with this digest; None where nobody rated them."""
+        """Return the shares by ratings of the replies with this digest; None without ratings."""
         shares = next((rated.shares for rated in self.rated.values() if rated.replies == replies), {})
         return {label: Estimate.from_dict(share) for label, share in shares.items()} or None
 

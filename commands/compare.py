@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "are_variants",
     is_flag=True,
     help="The models are variants of one (versions, prompts, decodings): assume that the judge's errors on"
-    " them correlate at 0.25, which narrows their difference.",
+    " them correlate, which narrows their difference.",
 )
 @click.option("--ratings", type=FILE, help="Human ratings of some of the replies.")
 @ratings_options

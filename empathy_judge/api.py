@@ -211,15 +211,12 @@ def compare(
     found = compared_runs_row(compared)
     rows = [
         {
-            name: pair[key]
-            for name, key in (
-                ("model", "one"),
-                ("verdict", "verdict"),
-                ("other", "other"),
-                ("probability", "probability"),
-            )
+            "model": pair["one"],
+            "verdict": pair["verdict"],
+            "other": pair["other"],
+            "probability": pair["probability"],
+            "at_least": pair["at_least"][0],
         }
-        | {"at_least": pair["at_least"][0]}
         | _interval("difference", pair["shares"].get("Good", {}))
         for pair in found["pairs"]
     ]

@@ -11,8 +11,8 @@ A configuration's `[gates]` table gives the limits:
 A change has an interval, and a gate one limit. It passes if tonight's interval lies wholly within the limit;
 it fails, a *regression*, if the interval that holds on all nights at once
 (`calibration.monitoring.confidence_sequence`) lies wholly beyond; else it is *inconclusive*, and reports what
-would decide it. `max_drop` passes where the drop is probably smaller, with 95%: the model is *at least as
-good*. If many responses are unscored, either
+would decide it. `max_drop` passes where the probability of a smaller drop is at least 95%: the model is *at
+least as good*. If many responses are unscored, either
 must also hold with all of them counted as Bad. If the judge moved, only a regression that remains without
 its part counts. Responses that do not respond to their prompts (`calibration.prompt_fit`) fail every gate on
 shares.

@@ -57,7 +57,7 @@ def ceiling(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> C
     paired = paired.take(ratings[codes] > 1)
     names, rows = np.unique(paired.rater, return_inverse=True)
     _, first, columns = np.unique(paired.id, return_index=True, return_inverse=True)
-    table: Floats = np.full((len(names), len(first)), np.nan)  # (raters, items), nan where nobody rated
+    table: Floats = np.full((len(names), len(first)), np.nan)  # (raters, items), nan without a rating
     table[rows, columns] = paired.rating
     prompts = np.unique(paired.prompt[first], return_inverse=True)[1]
     count = int(prompts.max()) + 1

@@ -479,7 +479,7 @@ def people_needed(
 ) -> int | None:
     """Return how many more people find the estimated difference, or the margin, with 80% power.
 
-    Each rates ten replies, half of each model, that nobody rated. By the judge alone it is prompts instead.
+    Each rates ten unrated replies, half of each model. By the judge alone it is prompts instead.
     None where it is more than `MOST_RATINGS`, or unknown.
     """
     judged = [model for model in (one, other) if isinstance(model, JudgedModel)]

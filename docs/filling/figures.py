@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from empathy_judge.calibration.artifact import read_calibration
+from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
+from empathy_judge.calibration.comparison.verdicts import LIKELY, SURE, SURE_AT_LEAST
 from empathy_judge.calibration.shares.transport import fit_line
 from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.text import show
@@ -73,6 +76,12 @@ def figures() -> dict[str, str]:
         "range_low": f"{100 * low:.0f}",
         "range_high": f"{100 * high:.0f}",
         "good_above": f"{GOOD_ABOVE:.0%}",
+        "sure": f"{SURE:.1%}",
+        "likely": f"{LIKELY:.0%}",
+        "sure_at_least": f"{SURE_AT_LEAST:.0%}",
+        "margin": f"{100 * ComparisonSettings().margin:g}",
+        "max_drop": f"{100 * ComparisonSettings().max_drop:g}",
+        "variant_correlation": f"{VARIANT_CORRELATION:g}",
     }
 
 

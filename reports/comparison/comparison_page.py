@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
-from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION, Difference
+from empathy_judge.calibration.comparison.differences import BY_LINE, VARIANT_CORRELATION, Difference
 from empathy_judge.calibration.comparison.judged_models import GOOD
 from empathy_judge.calibration.comparison.verdicts import SETTLED
 from empathy_judge.calibration.estimate import Estimate
@@ -393,7 +393,7 @@ def _level_table(compared: ComparedRuns) -> Table:
 
 
 def _with_end(shares: Mapping[str, Estimate], *, is_own: bool = False) -> dict[str, Estimate]:
-    """Return the shares, of which Good keeps its interval; not where it is the judge's own."""
+    """Return the shares, with the interval of Good only; without any where they are the judge's own."""
     return {
         name: share if name == GOOD and not is_own else Estimate(share.value, None)
         for name, share in shares.items()
@@ -410,8 +410,8 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
         "p Holm": lambda pair: p_value(pair.p_holm),
         "verdict": lambda pair: pair.verdict,
     }
-    for column, holds in (("probability", "line both"), ("p Holm", "ratings judge")):
-        if not {pair.how for pair in pairs} & set(holds.split()):
+    for column, hows in (("probability", BY_LINE), ("p Holm", {"ratings", "judge"})):
+        if not any(pair.how in hows for pair in pairs):
             del columns[column]
     if all(pair.how == "judge" for pair in pairs):
         del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference

@@ -2,7 +2,7 @@
 
 import math
 
-from empathy_judge.calibration.comparison.differences import Difference
+from empathy_judge.calibration.comparison.differences import MOST_RATINGS, Difference
 from empathy_judge.calibration.comparison.published_models import is_published
 from empathy_judge.calibration.comparison.verdicts import (
     ALPHA,
@@ -17,12 +17,12 @@ from empathy_judge.calibration.comparison.verdicts import (
 from empathy_judge.data.records import NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, interval, p_value, points, probability
 
+MOST_PEOPLE = MOST_RATINGS // RATINGS_EACH
 BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
     "both": "by human ratings and the calibrated judge",
     "judge": "by the judge alone",
-    "same": "by their texts",
 }
 
 
@@ -94,7 +94,7 @@ def _as_good(pair: Difference) -> str:
 
 
 def favored(pair: Difference) -> Difference:
-    """Return the pair with the model first that is more probably better."""
+    """Return the pair with the model first whose share is more probably higher."""
     return pair.reverse() if pair.verdict.endswith("worse") or pair.probability < 0.5 else pair
 
 
@@ -149,9 +149,9 @@ def describe_needed(pair: Difference, margin: float, unit: str) -> str:
     if pair.verdict in SETTLED or pair.how == "refused":
         return ""
     if pair.needed is None:
-        return "" if pair.unit == "prompts" else "To tell them apart takes more than 50 people."
+        return "" if pair.unit == "prompts" else f"To separate them takes more than {MOST_PEOPLE} people."
     size = max(100 * margin, abs(100 * pair.good.order))
-    what = f"{PROMPT_NOUNS[unit]}"
+    what = PROMPT_NOUNS[unit]
     if pair.unit == "people":
         half = f"all of {pair.one}" if is_published(pair.other) else "half of each model"
         what = f"people who rate {RATINGS_EACH} {NOUNS[unit]} each, {half},"

@@ -47,8 +47,8 @@ def test_answers_that_never_vary_are_no_evidence_until_they_do() -> None:
     found = recent_change(still)
     assert found.value == 0 < found.interval.high < 0.03, "variation of a point is assumed"
     # A new version answers all prompts anew, about as well: that is no change.
-    anew = 0.2 * np.random.default_rng(10).standard_normal(PROMPTS)
-    assert recent_change([*still, sum_night(anew - anew.mean() - 0.01)]).interval.high > 0
+    fresh = 0.2 * np.random.default_rng(10).standard_normal(PROMPTS)
+    assert recent_change([*still, sum_night(fresh - fresh.mean() - 0.01)]).interval.high > 0
 
 
 def test_overdispersed_nights_widen_intervals_and_a_change_does_not() -> None:

@@ -26,7 +26,7 @@ def shares_of(good: np.ndarray) -> np.ndarray:
 
 
 def model_of(name: str, good: np.ndarray, *, first: int = 0, **more: Any) -> JudgedModel:
-    """A model that nobody rated, with these shares of Good."""
+    """A model without ratings, with these shares of Good."""
     numbers = np.arange(first, first + len(good)).astype(str)
     none = {"item": NONE, "value": np.zeros((0, 3)), "cluster": NONE}
     return JudgedModel(name=name, rated=RatedModel(judged=shares_of(good), prompt=numbers, **none), **more)

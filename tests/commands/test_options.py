@@ -1,5 +1,6 @@
 """Every option of a command changes what it prints or writes, or is refused; refusals come first."""
 
+import inspect
 import json
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +11,12 @@ import pytest
 from command_line import run
 from servers import Answer, Call, ScriptedServer, answer_chat
 
+import empathy_judge as ej
+from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 from empathy_judge.commands import main as cli
+from empathy_judge.commands.compare import compare
+from empathy_judge.server.app import SharesBody
+from empathy_judge.server.served_judge import ServedJudge
 
 # A command line, then the option that is added to it. Files and the model's server are made by `world`.
 LINES = """
@@ -127,3 +133,15 @@ def test_the_table_has_every_option(command: str) -> None:
 def test_what_is_refused_is_refused_before_anything_is_paid_for(world: ScriptedServer, line: str) -> None:
     done = run(*line.split())
     assert (done.exit_code, world.calls) == (2, [])
+
+
+def test_the_margin_and_the_allowed_drop_have_one_default() -> None:
+    """In points; the pytest fixture passes its own on to the client."""
+    margin, drop = 100 * ComparisonSettings().margin, 100 * ComparisonSettings().max_drop
+    options = {option.name: option.default for option in compare.params}
+    python = inspect.signature(ej.compare).parameters
+    assert (options["margin"], python["margin"].default) == (margin, margin)
+    drops = [options["max_drop"], python["max_drop"].default, SharesBody.model_fields["max_drop"].default]
+    for method in (ej.JudgeClient.compare, ServedJudge.shares):
+        drops.append(inspect.signature(method).parameters["max_drop"].default)
+    assert set(drops) == {drop}

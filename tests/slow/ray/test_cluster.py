@@ -21,7 +21,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head and two more nodes, each a raylet with one core, as three machines would be."""
+    """A head that judges nothing and two nodes with a core each, as three machines would be."""
     # Ray reads the last one when it is imported, for all tests of this process: listen on the loopback alone.
     local = {"PYTHONPATH": str(ROOT), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     for name, value in {**QUIET, **own_token(), **local}.items():
@@ -30,7 +30,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     # Nodes of one machine are children of this process: without the dashboard's, which listen elsewhere.
-    nodes = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    head = {**NODE, "num_cpus": 0, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
         nodes.add_node(**NODE)
     ray.init(address=nodes.address, logging_level="ERROR", log_to_driver=False)

@@ -118,17 +118,17 @@ def test_ten_layers_in_8_bits_say_what_torch_says(
 def test_a_kept_context_order_and_threads_change_no_bit(exported: Path, replies: list[Exchange]) -> None:
     """Each reply also answers the prompt of another, so that contexts are met again."""
     asked = [replace(other, response=reply.response) for other in replies[:3] for reply in replies[3:7]]
-    anew = np.concatenate([said_by(exported, [exchange]) for exchange in asked])  # nothing is kept
+    fresh = np.concatenate([said_by(exported, [exchange]) for exchange in asked])  # nothing is kept
     judge = ClassifierJudge(weights=str(exported))
     kept = np.array([judge.predict(exchange) for exchange in asked])
     assert judge.read_context.cache_info().hits > 0
-    assert np.array_equal(kept, anew)
+    assert np.array_equal(kept, fresh)
     several = ClassifierJudge(weights=str(exported))
     several.read_context = lru_cache(2)(several._read_context)  # so that some are dropped and read again
     with ThreadPoolExecutor(4) as pool:
         found = np.array(list(pool.map(several.predict, reversed(asked))))
-    assert np.array_equal(found[::-1], anew)
+    assert np.array_equal(found[::-1], fresh)
     (prepared,) = prepare(asked[:1], judge.tokenizer)
     assert prepared.tokens is not None
     one_step = judge._run_decoder(replace(prepared, tokens=replace(prepared.tokens, before=0)))[0]
-    assert np.abs(np.array(one_step) - anew[0]).max() < 0.02, "positions continue behind the context"
+    assert np.abs(np.array(one_step) - fresh[0]).max() < 0.02, "positions continue after the context"
