@@ -3,18 +3,20 @@
 import json
 import logging
 import os
+import socket
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from math import nan
-from threading import Lock
-from typing import IO, Any, Self
+from threading import TIMEOUT_MAX, Lock, Timer
+from typing import IO, Any, Self, cast
 
 from empathy_judge.data.errors import OperationalError, UserError
 
@@ -254,31 +256,79 @@ class _Server:
         self._headers = {"Content-Type": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
-        proxies = urllib.request.ProxyHandler({} if host in LOOPBACK else None)
-        self._opener = urllib.request.build_opener(_NoRedirects(), proxies)
+        self._proxies = urllib.request.ProxyHandler({} if host in LOOPBACK else None)
 
     def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Post a request, and repeat it after the time that a busy server names."""
         data = json.dumps(body).encode()
         for tries_left in reversed(range(RETRIES)):
             request = urllib.request.Request(self._url + route, data=data, headers=self._headers)
-            try:
-                with self._opener.open(request, timeout=self._timeout) as answer:
-                    return _read_object(answer)
-            except urllib.error.HTTPError as error:
-                with error:
-                    after, complaint = error.headers.get("Retry-After", ""), _complaint(error)
-                if error.code == 503 and after.isdecimal() and tries_left:
-                    time.sleep(min(int(after[:9]), LONGEST_WAIT))
-                    continue
-                kind = UserError if 400 <= error.code < 500 else OperationalError
-                raise kind(f"{self._url}{route}: {error.code}: {complaint}") from None
-            except (OSError, ValueError, RecursionError, HTTPException) as error:
-                reason = str(getattr(error, "reason", error))[:LONGEST_MESSAGE]
-                raise OperationalError(
-                    f"{self._url}{route}: {reason}; check that the server is running (empathy-judge serve)"
-                ) from error
+            with _Watchdog(self._timeout) as watchdog:
+                opener = urllib.request.build_opener(_NoRedirects(), self._proxies, watchdog)
+                try:
+                    with opener.open(request, timeout=self._timeout) as answer:
+                        found = _read_object(answer)
+                    if watchdog.is_late:  # what it ended looks complete
+                        raise TimeoutError
+                    return found
+                except urllib.error.HTTPError as error:
+                    with error:
+                        code, after, complaint = (
+                            error.code,
+                            error.headers.get("Retry-After", ""),
+                            _complaint(error),
+                        )
+                except (OSError, ValueError, RecursionError, HTTPException) as error:
+                    reason = str(getattr(error, "reason", error))[:LONGEST_MESSAGE]
+                    if watchdog.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
+                        reason = f"timed out: no complete answer in {self._timeout:g} s"
+                    fix = "check that the server is running (empathy-judge serve)"
+                    raise OperationalError(f"{self._url}{route}: {reason}; {fix}") from error
+            if code == 503 and after.isdecimal() and tries_left:
+                time.sleep(min(int(after[:9]), LONGEST_WAIT))
+                continue
+            kind = UserError if 400 <= code < 500 else OperationalError
+            raise kind(f"{self._url}{route}: {code}: {complaint}")
         raise AssertionError("the last try returns or raises")
+
+
+class _Watchdog(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """A handler that ends a request at its deadline: the time-out of a socket covers one read only."""
+
+    def __init__(self, seconds: float | None) -> None:
+        super().__init__()
+        self.is_late, self._socket = False, cast(Any, None)
+        self._timer = Timer(TIMEOUT_MAX if seconds is None else seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(partial(self._open, HTTPConnection), request)
+
+    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(partial(self._open, HTTPSConnection), request)
+
+    def _open(self, kind: type[HTTPConnection], host: str, **options: Any) -> HTTPConnection:
+        connection = kind(host, **options)
+        connect = connection.connect
+
+        def connect_watched() -> None:
+            connect()
+            self._socket = connection.sock  # the connection forgets it once the headers are read
+
+        connection.connect = connect_watched  # type: ignore[method-assign]
+        return connection
+
+    def _end(self) -> None:
+        self.is_late = True
+        with suppress(OSError, AttributeError):  # not connected yet, or not any more
+            self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -1,4 +1,4 @@
-"""Limits of calls to servers: money by the price of tokens, and calls and tokens per minute."""
+"""Limits of calls to servers: money by the price of tokens, calls in flight, calls and tokens per minute."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from statistics import median_low
 from threading import Condition, Lock
 from typing import Any, ClassVar
 
@@ -19,6 +20,9 @@ MILLION = 1e6
 DATED = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|\d{4})$")  # gpt-4o-mini-2024-07-18 is a gpt-4o-mini
 CHARACTERS_A_TOKEN = 3.0  # low, so that the reserve is rather too large
 ANSWER_TOKENS = 1000  # where a request sets no limit
+SLOWER = 1.5  # twice the calls in flight must not make a call this much slower
+LEAST_CALLS = 4  # before the limit of calls in flight changes
+SETTLED_WINDOWS = 16  # under the same limit before others are tried again
 
 
 class Budget:
@@ -106,6 +110,63 @@ class Pace:
         """Add the tokens that a call took beyond its estimate, or fewer if negative."""
         with self._lock:
             self._next_token += tokens * self._seconds_a_token
+
+
+class ConcurrencyLimit:
+    """The number of calls in flight: as many as a server answers without making them wait for each other.
+
+    The limit doubles while a call then takes at most `SLOWER` times as long. It is halved where calls take
+    longer and where the server is overloaded. Without `most` it is fixed.
+    """
+
+    def __init__(self, limit: int, *, most: int | None = None) -> None:
+        self.limit, self._most = limit, most
+        self._in_flight, self._settled, self._change = 0, 0, Condition()
+        self._seconds: dict[int, float] = {}  # the median time of a call, by limit
+        self._window: list[float] = []  # times of the calls that began under the present limit
+
+    def enter(self) -> list[float]:
+        """Wait until a call may begin; return the window that it belongs to."""
+        with self._change:
+            self._change.wait_for(lambda: self._in_flight < self.limit)
+            self._in_flight += 1
+            return self._window
+
+    def leave(self, window: list[float], seconds: float | None) -> None:
+        """End a call, which took so long; None if it was not answered at once."""
+        with self._change:
+            self._in_flight -= 1
+            if self._most and seconds is not None and window is self._window:
+                window.append(seconds)
+                if len(window) >= max(LEAST_CALLS, self.limit):
+                    self._set(self._choose(median_low(window)))
+            self._change.notify_all()
+
+    def reduce(self, window: list[float]) -> None:
+        """Halve the limit, once for all calls of a window: the server has too many."""
+        with self._change:
+            if self._most and window is self._window:
+                self._seconds[self.limit] = inf
+                self._set(max(1, self.limit // 2))
+
+    def _set(self, limit: int) -> None:
+        self._settled = self._settled + 1 if limit == self.limit else 0
+        if self._settled >= SETTLED_WINDOWS:  # what a server can serve changes: try again
+            self._seconds.clear()
+        self.limit, self._window = limit, []
+
+    def _choose(self, seconds: float) -> int:
+        """Return the next limit, given the time of a call under the present one."""
+        limit = self.limit
+        self._seconds[limit] = seconds
+        at_half, at_double = self._seconds.get(limit // 2), self._seconds.get(2 * limit)
+        if at_half and seconds > SLOWER * at_half:
+            return limit // 2
+        if 2 * limit > (self._most or 0):
+            return limit
+        if at_double is None or at_double <= SLOWER * seconds:
+            return 2 * limit
+        return limit if limit == 1 or at_half else limit // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ FORMAT: Final = 3
 REMEDY: Final = "it records what was submitted: restore it, or set another --out to submit all again"
 DISCOUNT: Final = 0.5
 POLL_SECONDS: Final = 30.0
+DOWNLOAD_SECONDS: Final = 3600.0  # for a whole file
 MOST_REQUESTS: Final = 50_000  # in one file, by the limits of the API
 MOST_FILE_BYTES: Final = 200 * 10**6
 LARGEST_LINE: Final = 1 << 20  # bytes of an answer, on average over a file
@@ -346,7 +347,7 @@ def _download(client: "OpenAI", *, file_id: str, to: Path, most: int) -> None:
         disk_errors(to),
         replacing(to) as unfinished,
         unfinished.open("wb") as out,
-        client.files.with_streaming_response.content(file_id) as response,
+        client.files.with_streaming_response.content(file_id, timeout=DOWNLOAD_SECONDS) as response,
     ):
         for received in response.iter_bytes():
             if out.tell() + len(received) > most:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
-from threading import BoundedSemaphore, Event, Lock
+from threading import Event, Lock
 from time import monotonic
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from empathy_judge.data.text import SURROGATE
 from empathy_judge.judge.base import raise_if_cancelled
 from empathy_judge.judge.budget import (
     Budget,
+    ConcurrencyLimit,
     Pace,
     Prices,
     TokenCounts,
@@ -25,11 +26,12 @@ from empathy_judge.judge.budget import (
     read_tokens,
     usage_of,
 )
-from empathy_judge.judge.llm.http_client import Key, ServerAnswer, ServerClient, check_key_name
+from empathy_judge.judge.llm.http_client import LOOPBACK, Key, ServerAnswer, ServerClient, check_key_name
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
 KEY_REFUSED = frozenset({401, 403})
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+OVERLOADED = frozenset({429, 503, 529})
+MOST_CALLS = 32  # in flight, where the concurrency is not set
 GIVE_UP_AFTER = 20  # calls in a row without an answer
 RAW = 2000  # characters stored of an answer that could not be used
 
@@ -40,8 +42,8 @@ class EndpointOptions(TypedDict, total=False):
     model: str
     base_url: str
     key_env: str
-    concurrency: int
-    timeout: float  # seconds
+    concurrency: int | None  # by default as many as the server serves, at most `MOST_CALLS`
+    timeout: float | None  # seconds for a whole answer: by default 300 on this machine, 60 elsewhere
     retries: int
     requests_per_minute: float  # 0 is no limit
     tokens_per_minute: float
@@ -83,10 +85,10 @@ def check_base_url(base_url: str) -> str:
 
 
 @cache
-def _announce(host: str, key_env: str) -> None:
-    """Print, once a process, which host gets the texts and which variable's key."""
+def _announce(base_url: str, key_env: str) -> None:
+    """Print, once a process, which address gets the texts and which variable's key."""
     with_key = f"with the key in {key_env}" if key_env else "without a key"
-    print(f"asking {host} {with_key}", file=sys.stderr, flush=True)
+    print(f"asking {base_url} {with_key}", file=sys.stderr, flush=True)
 
 
 class Endpoint:
@@ -98,8 +100,8 @@ class Endpoint:
         model: str,
         base_url: str = "https://api.openai.com/v1",
         key_env: str = "",
-        concurrency: int = 32,
-        timeout: float = 60.0,
+        concurrency: int | None = None,
+        timeout: float | None = None,
         retries: int = 5,
         requests_per_minute: float = 0,
         tokens_per_minute: float = 0,
@@ -108,17 +110,19 @@ class Endpoint:
     ) -> None:
         self.base_url, self.model, self.key_env = check_base_url(base_url), model, key_env
         check_key_name(key_env)
+        self.is_local = urlsplit(base_url).hostname in LOOPBACK
+        self.timeout = (300.0 if self.is_local else 60.0) if timeout is None else timeout
+        self.concurrency = MOST_CALLS if concurrency is None else concurrency  # threads that call
         for name, number, least in (
-            ("timeout", timeout, 0.001),
-            ("concurrency", concurrency, 1),
+            ("timeout", self.timeout, 0.001),
+            ("concurrency", self.concurrency, 1),
             ("retries", retries, 0),
             ("requests_per_minute", requests_per_minute, 0),
             ("tokens_per_minute", tokens_per_minute, 0),
         ):
             if not (isfinite(number) and number >= least):
                 raise UserError(f"{name}: must be at least {least}, not {number}")
-        self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
-        self.is_local = urlsplit(base_url).hostname in LOOPBACK
+        self.retries = retries
         self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
         if self.prices is None and not key_env and self.is_local:
             self.prices = Prices(input=0, output=0)  # our own machine charges nothing
@@ -126,7 +130,8 @@ class Endpoint:
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process
         self.stopped = Event()
-        self.in_flight = BoundedSemaphore(concurrency)
+        start = 2 if self.is_local else 8
+        self.in_flight = ConcurrencyLimit(concurrency or start, most=None if concurrency else MOST_CALLS)
         self.lock, self._first = Lock(), Lock()
         self._client: ServerClient | None = None
         self._is_tried, self._has_answered, self._refused = False, False, ""
@@ -195,7 +200,7 @@ class Endpoint:
                 f"base_url: {self.base_url}: {problem}; use https, a tunnel to 127.0.0.1, or remove key_env"
             )
         if key.name or not self.is_local:
-            _announce(urlsplit(self.base_url).netloc, key.name)
+            _announce(self.base_url, key.name)
         return ServerClient(
             base_url=self.base_url, key=key, timeout=self.timeout, retries=self.retries, stopped=self.stopped
         )
@@ -244,12 +249,10 @@ class _Call:
 
     def send(self) -> ServerAnswer:
         """Send the request within the limits, and settle its cost."""
-        endpoint, cost, client = self.endpoint, 0.0, self.endpoint.client
+        endpoint, cost = self.endpoint, 0.0
         self.reserved = endpoint.budget.reserve(self.estimate)
         try:
-            with endpoint.in_flight:
-                endpoint.stopped.wait(endpoint.pace.take(monotonic(), tokens=self.guess.total))
-                answer = client.post(self.path, self.body, self.begin_try)
+            answer = self.send_in_turn(endpoint.client)
             if used := read_tokens(answer.body or {}):
                 endpoint.pace.correct(tokens=used.total - self.guess.total)
                 cost = endpoint.prices.cost(used) if endpoint.prices else 0.0
@@ -261,15 +264,36 @@ class _Call:
             endpoint.budget.settle(self.reserved, cost, estimate=self.estimate)
             self.cost += cost
 
-    def begin_try(self, may_have_cost: bool) -> None:
+    def send_in_turn(self, client: ServerClient) -> ServerAnswer:
+        """Send the request once fewer calls are in flight than the server serves."""
+        limit, seconds = self.endpoint.in_flight, None
+        self.window = limit.enter()
+        try:
+            self.endpoint.stopped.wait(self.endpoint.pace.take(monotonic(), tokens=self.guess.total))
+            start = monotonic()
+            answer = client.post(self.path, self.body, self.begin_try)
+            self.note_overload(answer)
+            if answer.body is not None and self.tries == 1:
+                seconds = monotonic() - start
+            return answer
+        finally:
+            limit.leave(self.window, seconds)
+
+    def note_overload(self, answer: ServerAnswer) -> None:
+        if answer.is_late or answer.status in OVERLOADED:
+            self.endpoint.in_flight.reduce(self.window)
+
+    def begin_try(self, last: ServerAnswer | None) -> None:
         """Check before each try that somebody waits for it and that the budget covers it."""
         endpoint = self.endpoint
         raise_if_cancelled()
+        if last:
+            self.note_overload(last)
         if endpoint.stopped.is_set():
             raise OperationalError(
                 f"{endpoint.base_url}: stopped before an answer came; finished judgments are saved"
             )
-        if may_have_cost:
+        if last and last.may_have_cost:
             endpoint.budget.settle(0.0, self.reserved)
             self.cost += self.reserved
             endpoint.budget.check(self.reserved)

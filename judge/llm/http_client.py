@@ -3,16 +3,19 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from random import random
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import httpcore
 import httpx
 
 from empathy_judge.data.errors import UserError, install_hint
@@ -26,7 +29,7 @@ SHORT: Final = 160  # characters of a server's message in a problem
 RAW_CHARACTERS: Final = 600  # saved of an answer that could not be read
 CONNECT_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60.0  # seconds; a server that asks for more is not asked again
-NO_PROXY: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")  # for this machine
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 SPENT_QUOTAS: Final = ("insufficient_quota", "billing_hard_limit_reached")
 REDACTED = "[key]"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -77,29 +80,106 @@ class ServerAnswer:
     body: Any = None
     problem: str = ""
     is_unreachable: bool = False
+    is_late: bool = False
     may_have_cost: bool = False  # no complete answer came, but the server may charge for it
     wait: float | None = None  # seconds that the server asks for, 0 if none; None if a retry would fail too
 
 
-class TooLarge(httpx.TransportError):
+OnTry = Callable[[ServerAnswer | None], None]
+
+
+class TooLarge(Exception):
     """An answer larger than `MOST_BYTES`."""
 
 
+FAILURES: Final = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+)
 _trusted = cache(httpx.create_ssl_context)  # once a process: reading certificates takes longer than a call
+
+
+class _TimedStream(httpcore.NetworkStream):
+    """A connection whose read time-out covers the whole answer to a request, not one read."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream, self._deadline = stream, inf
+        self.close, self.get_extra_info = stream.close, stream.get_extra_info  # type: ignore[method-assign]
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if timeout is None:
+            return self._stream.read(max_bytes)
+        self._deadline = min(self._deadline, monotonic() + timeout)
+        if (left := self._deadline - monotonic()) <= 0:
+            raise httpcore.ReadTimeout
+        return self._stream.read(max_bytes, left)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._deadline = inf  # the answer is due from the end of the request on
+        self._stream.write(buffer, timeout)
+
+    def start_tls(self, *arguments: Any, **named: Any) -> httpcore.NetworkStream:
+        return _TimedStream(self._stream.start_tls(*arguments, **named))
+
+
+class _TimedBackend(httpcore.SyncBackend):
+    def connect_tcp(self, *arguments: Any, **named: Any) -> httpcore.NetworkStream:
+        return _TimedStream(super().connect_tcp(*arguments, **named))
+
+
+class _Received(httpx.SyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.close = stream, stream.close  # type: ignore[method-assign]
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._stream
+
+
+class _Transport(httpx.BaseTransport):
+    """Connections to one server, directly or through the environment's proxy."""
+
+    def __init__(self, base_url: str) -> None:
+        parts, proxies, proxy = urlsplit(base_url), getproxies(), None
+        host = parts.hostname or ""
+        if (
+            host not in LOOPBACK
+            and not proxy_bypass(host)
+            and (url := proxies.get(parts.scheme) or proxies.get("all"))
+        ):
+            named = httpx.Proxy(url if "://" in url else f"http://{url}")
+            proxy = httpcore.Proxy(str(named.url), auth=named.raw_auth)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=_trusted(),
+            proxy=proxy,
+            max_connections=None,
+            keepalive_expiry=5.0,
+            network_backend=_TimedBackend(),
+        )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        sent: dict[str, Any] = {"headers": request.headers.raw, "extensions": request.extensions}
+        target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        answer = self._pool.handle_request(
+            httpcore.Request(request.method, target, content=request.stream, **sent)
+        )
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Received(answer.stream))
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 class _BoundedClient(httpx.Client):
     """An HTTP client that sends our key, follows no redirect and reads at most `MOST_BYTES`."""
 
-    def __init__(self, key: Key, timeout: float) -> None:
+    def __init__(self, base_url: str, key: Key) -> None:
+        # No redirects: the key is for this server only.
         super().__init__(
-            headers={"Accept-Encoding": "identity"},
-            verify=_trusted(),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-            follow_redirects=False,  # the key is for this server only
-            mounts=dict.fromkeys(NO_PROXY),
+            headers={"Accept-Encoding": "identity"}, transport=_Transport(base_url), follow_redirects=False
         )
-        self.key, self.seconds, self.has_answered = key, timeout, False
+        self.key, self.has_answered = key, False
 
     def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
         request.headers.pop("Authorization", None)
@@ -110,15 +190,13 @@ class _BoundedClient(httpx.Client):
         return response if stream else self._read(response)
 
     def _read(self, response: httpx.Response) -> httpx.Response:
-        """Read a whole answer within the time-out and the size limit."""
-        content, deadline = bytearray(), monotonic() + self.seconds
+        """Read a whole answer within the size limit."""
+        content = bytearray()
         try:
             for part in response.iter_raw():
                 content += part
                 if len(content) > MOST_BYTES:
                     raise TooLarge(f"answer larger than {MOST_BYTES >> 20} MB")
-                if monotonic() > deadline:
-                    raise httpx.ReadTimeout("the answer takes too long")
         finally:
             response.close()
         self.has_answered = True
@@ -136,8 +214,8 @@ class ServerClient:
         except ImportError:
             hint = install_hint("prompted")
             raise UserError(f"calling a server needs the package openai: {hint}") from None
-        self.key, self._retries, self._stopped = key, retries, stopped
-        self._http = _BoundedClient(key, timeout)
+        self.key, self._timeout, self._retries, self._stopped = key, timeout, retries, stopped
+        self._http = _BoundedClient(base_url, key)
         omitted: dict[str, Any] = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
         self._client = openai.OpenAI(
             base_url=base_url,
@@ -148,24 +226,27 @@ class ServerClient:
             http_client=self._http,
         )
 
-    def post(self, path: str, body: Any, on_try: Callable[[bool], None]) -> ServerAnswer:
+    def post(self, path: str, body: Any, on_try: OnTry) -> ServerAnswer:
         """Post JSON; the answer's `body` is a JSON object, whatever else it has."""
         return self.ask(lambda client: client.post(path, cast_to=httpx.Response, body=body), on_try)
 
     def ask(
         self,
         send: Callable[["OpenAI"], Any],
-        on_try: Callable[[bool], None] = lambda may_have_cost: None,  # the last try
+        on_try: OnTry = lambda last: None,
         *,
         retries: int | None = None,
     ) -> ServerAnswer:
-        """Call the client, and again where a failure may pass; `on_try` is called before each try."""
+        """Call the client, and again where a failure may pass; `on_try` gets the failure before each try.
+
+        A call that timed out is not sent again: the server may still work on it.
+        """
         left, pause = self._retries if retries is None else retries, 0.5
-        on_try(False)
+        on_try(None)
         while (answer := self._try(send)).wait is not None and left:
             self._stopped.wait(answer.wait or pause * (1 - random() / 4))
             left, pause = left - 1, min(8.0, 2 * pause)
-            on_try(answer.may_have_cost)
+            on_try(answer)
         return answer
 
     def _try(self, send: Callable[["OpenAI"], Any]) -> ServerAnswer:
@@ -175,7 +256,7 @@ class ServerClient:
             response = send(self._client)
         except openai.APIStatusError as error:
             response = error.response
-        except (openai.APIConnectionError, httpx.TransportError) as error:  # the latter from a stream
+        except (openai.APIConnectionError, *FAILURES) as error:  # the latter from a stream
             return self._explain(error.__cause__ or error)
         except (openai.OpenAIError, ValueError) as error:
             return ServerAnswer(status=200, problem=f"not an answer of this API: {type(error).__name__}")
@@ -186,16 +267,17 @@ class ServerClient:
 
     def _explain(self, error: BaseException) -> ServerAnswer:
         """Return what an error of the HTTP library means for the call."""
-        if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+        if isinstance(error, httpcore.ConnectTimeout | httpcore.ConnectError):
             problem = f"no connection: {self.key.redact(str(error)) or type(error).__name__}"
             wait = 0.0 if self._http.has_answered else None
             return ServerAnswer(problem=problem, is_unreachable=True, wait=wait)
         if isinstance(error, TooLarge):
             return ServerAnswer(problem=str(error), may_have_cost=True)
-        if isinstance(error, httpx.TransportError):
-            is_late = isinstance(error, httpx.TimeoutException)
-            problem = "timed out" if is_late else "incomplete answer"
-            return ServerAnswer(problem=problem, may_have_cost=True, wait=0.0)
+        if isinstance(error, httpcore.TimeoutException):
+            problem = f"timed out: no complete answer in {self._timeout:g} s"
+            return ServerAnswer(problem=problem, is_late=True, may_have_cost=True)
+        if isinstance(error, FAILURES):
+            return ServerAnswer(problem="incomplete answer", may_have_cost=True, wait=0.0)
         raise error
 
     def close(self) -> None:

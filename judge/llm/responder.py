@@ -69,8 +69,8 @@ class ModelConfig:
     temperature: float | None = None  # 0, if the server takes it
     max_tokens: int = 512  # the longest reply takes about 140; the rest is for reasoning
     seed: int = 0
-    concurrency: int = 32
-    timeout: float = 60.0
+    concurrency: int | None = None
+    timeout: float | None = None
     retries: int = 5
     requests_per_minute: float = 0
     tokens_per_minute: float = 0

@@ -45,6 +45,7 @@ class Answer:
     drip: float = 0.0  # seconds between single bytes of the body
     delay: float = 0.0  # seconds before anything is sent
     raw: bytes | None = None  # sent instead of any HTTP
+    then: bytes = b""  # sent again and again after `raw`, every `drip` seconds, until the server closes
 
 
 Script = Callable[[Call], Answer]
@@ -125,6 +126,8 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                 return
             if answer.raw is not None:
                 self.wfile.write(answer.raw)
+                while answer.drip and not owner.release.wait(answer.drip):
+                    self.wfile.write(answer.then)
                 self.close_connection = True
                 return
             body = answer.body if isinstance(answer.body, bytes | str) else json.dumps(answer.body)
