@@ -37,6 +37,7 @@ INCONCLUSIVE = 3
     "  [default: classifier, or all judges of the table]",
 )
 @options.max_cost_option
+@options.fresh_option
 @click.option("--out", type=FILE, help="Output folder.  [default: calibrations/<run>]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
@@ -130,6 +131,7 @@ def fit_judges(
     exchanges: Sequence[Path] = (),
     dimension: str | None = None,
     max_cost: float | None = None,
+    fresh: bool = False,
     out: Path | None = None,
     watch: "Watch" = options.watch_scoring,
     on_read: Callable[[Sequence[str]], object] = say_notes,
@@ -156,6 +158,7 @@ def fit_judges(
             files,
             judges=judges,
             max_cost=max_cost,
+            fresh=fresh,
             skip_invalid=reading.skip_invalid,
             watch=watch,
             on_read=on_read,

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     help="Judge for files that are not scored yet, as in `score`."
     "  [default: the judge of the runs, else classifier]",
 )
+@options.fresh_option
 @options.calibration_option
 @options.margin_option
 @options.max_drop_option
@@ -74,6 +75,7 @@ def compare(
     models: tuple[str, ...],
     reply_columns: Columns,
     judge_name: str | None,
+    fresh: bool,
     margin: float,
     max_drop: float,
     check: bool,
@@ -130,7 +132,7 @@ def compare(
         is_gate=check or junit is not None,
         **asked,
     )
-    request, sources = score_paths(request, judge_name, columns=reply_columns)
+    request, sources = score_paths(request, judge_name, columns=reply_columns, fresh=fresh)
     with working("comparing"):
         compared = compare_models(request, today=date.today())
     say_notes(compared.notes)
@@ -174,7 +176,7 @@ def compare(
 
 
 # Options that the suggested command does not repeat.
-ONCE: Final = frozenset({"runs", "check", "out", "as_json", "junit", "github_summary"})
+ONCE: Final = frozenset({"runs", "check", "fresh", "out", "as_json", "junit", "github_summary"})
 
 
 def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence[Path]) -> None:
@@ -207,6 +209,7 @@ def score_paths(
     judge_name: str | None,
     *,
     columns: Columns = Columns(),  # noqa: B008 (frozen)
+    fresh: bool = False,
     watch: "Watch" = options.watch_scoring,
     on_read: Callable[[Sequence[str]], object] = say_notes,
 ) -> "tuple[ComparisonRequest, Sequence[Source]]":
@@ -225,6 +228,7 @@ def score_paths(
         paths,
         judges=[judge_name] if judge_name else [],
         columns=columns,
+        fresh=fresh,
         calibration=request.calibration,
         skip_invalid=request.reading is not None and request.reading.skip_invalid,
         check=partial(_check_models, request),

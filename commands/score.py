@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 )
 @options.calibration_option
 @options.max_cost_option
+@options.fresh_option
 @click.option(
     "--batch",
     is_flag=True,
@@ -82,6 +83,7 @@ def score(
     judge_name: str,
     unit: str | None,
     max_cost: float | None,
+    fresh: bool,
     batch: bool,
     wait: bool,
     engine: str,
@@ -126,6 +128,7 @@ def score(
         find_responses,
         plan_scoring,
         score_file,
+        start_afresh,
     )
     from empathy_judge.reports.progress import progress
     from empathy_judge.reports.score_output import print_scored
@@ -148,9 +151,11 @@ def score(
     )
     planned = plan_scoring(request)
     to_explain = find_responses(request, explain)
+    if fresh:
+        start_afresh([planned])
     again: dict[str, Any] = {}
     try:
-        with options.interruptible() as again, progress(spent=lambda: judge.spent) as on_progress:
+        with options.interruptible(fresh=False) as again, progress(spent=lambda: judge.spent) as on_progress:
             scored = score_file(
                 planned,
                 on_progress=on_progress,
@@ -160,7 +165,7 @@ def score(
     except BatchUnderWay as pending:  # no error, and no result either
         say(json.dumps({"batch": str(pending), "run": str(again["out"])}) if as_json else pending)
         if not as_json:
-            say_next(f"in an hour or more: {options.command_line(ctx, out=again['out'])}")
+            say_next(f"in an hour or more: {options.command_line(ctx, **again)}")
         ctx.exit(pending.exit_code)
     explanations = explain_responses(to_explain, judge, scored)
     print_scored(scored, as_json=as_json, limit=request.limit, explanations=explanations, is_verbose=verbose)
@@ -194,7 +199,7 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
     elif not any(judged):
         say_next(f"for the reasons, see `unscored` in {folder / 'judgments.jsonl'}")
     elif ctx.params["limit"]:
-        say_next(f"to score all: {options.command_line(ctx, out=folder, limit=None)}")
+        say_next(f"to score all: {options.command_line(ctx, out=folder, limit=None, fresh=False)}")
     elif max(judged) < LEAST_REPLIES:
         say_next(f"add {noun}: an estimate needs {LEAST_REPLIES} or more per model")
     elif not scored.summary.calibration and ctx.params["calibration"] is None:

@@ -285,13 +285,13 @@ def with_exchanges(judged: Judged, exchanges: Mapping[str, Exchange]) -> Judged:
 def _read_run(folder: Path) -> Judged:
     manifest = read_manifest(folder)
     judgments = tuple(read_judgments(folder / "judgments.jsonl"))
-    is_priced = not any(item.usage and "cost" not in item.usage for item in judgments)
+    costs = [(item.usage or {"cost": 0.0}).get("cost") for item in judgments]
     return Judged(
         name=str(manifest.get("judge", folder.name)),
         judgments=judgments,
         source=folder.name,
-        cost=manifest.get("cost") if is_priced else None,
-        seconds=manifest.get("wall_seconds"),
+        cost=None if None in costs else sum(filter(None, costs)),  # what reused judgments took, too
+        seconds=None if any(item.reused for item in judgments) else manifest.get("wall_seconds"),
         **{key: str(manifest[key]) for key in MANIFEST_KEYS if key in manifest},
     )
 

@@ -13,7 +13,7 @@ rubric.Rubric                              what raters were asked
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date
 from hashlib import sha256
 from math import isfinite
@@ -85,6 +85,13 @@ class Exchange:
         return _digest("".join([f"{len(text)}:{text}" for text in seen]))
 
     @property
+    def read_digest(self) -> str:
+        """The digest of what a language model reads: the prompt, the turns before it and the reply."""
+        if not self.situation and not self.emotion:
+            return self.content_digest
+        return replace(self, situation=None, emotion=None).content_digest
+
+    @property
     def prompt_digest(self) -> str:
         """The digest of the prompt: replies to one prompt are not independent of each other."""
         return _digest(self.prompt)
@@ -143,6 +150,10 @@ class Judgment:
     """the reason why there is no judgment; then all above is empty"""
     usage: Mapping[str, float] | None = None
     """tokens and USD, for judges on a server"""
+    identity: str | None = None
+    """the digest by which it is reused for other replies, where that is not `content_digest`"""
+    reused: str | None = None
+    """the folder of the run that asked for it, where another run did; it costs nothing here"""
     flag: str | None = None
     """the danger the speaker may be in, such as `suicide`; it changes no label"""
     components: Mapping[str, float] | None = None

@@ -9,7 +9,7 @@
     lock             held by the process at work; the system releases it, even after kill -9
 
 A judgment counts as made once its line is in the journal, unscored ones too: a resumed run asks for none of
-them again. To have unscored responses asked again, start a new run.
+them again. To have unscored responses asked again, start a new run: it reuses only the scored ones of others.
 
 A model that answers prompts has such a folder as well: then `answers.jsonl` replaces `judgments.jsonl`.
 """
@@ -18,9 +18,9 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -39,9 +39,9 @@ from empathy_judge.data.files import (
     write_sealed,
 )
 from empathy_judge.data.readers.file_formats import BadRow, read_lines
-from empathy_judge.data.records import Exchange, Judgment
+from empathy_judge.data.records import Exchange, Judgment, danger_in, reply_features
 from empathy_judge.data.storage import digest_file
-from empathy_judge.data.tables import is_judgment, to_json, to_line, to_row
+from empathy_judge.data.tables import is_judgment, read_judgments, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is using this folder; wait until it finishes, or set another --out"
@@ -128,6 +128,7 @@ class Run:
         self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
         self.asked = 0  # rows that this session asked for
+        self.identities: dict[int, str] = {}  # by position, where it is not the content's digest
         self.on_row: Callable[[], object] = lambda: None  # called after each row, found or asked for
         self._journal = folder / "journal.jsonl"
         is_whole = is_judgment if name == "judgments" else lambda row: True
@@ -160,14 +161,37 @@ class Run:
         """Append a judgment, or a row with the `id` and `content_digest` of its exchange, to the journal."""
         self.keep_lines([position], [to_line(to_row(judgment))])
 
+    def reuse(self, position: int, exchange: Exchange, judgment: Judgment) -> None:
+        """Copy the judgment of an equal exchange to the journal, unless this exchange has one."""
+        key = _key(exchange.id, exchange.content_digest)
+        if key not in self._earlier:
+            copied = replace(
+                judgment,
+                id=exchange.id,
+                model=exchange.model,
+                content_digest=exchange.content_digest,
+                flag=danger_in(exchange),
+                features=reply_features(exchange),
+                identity=None,
+            )
+            line = self._identify(position, to_line(to_row(copied)))
+            self._append(line)
+            self._earlier[key] = self._end
+            self._end += len(line)
+
     def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
         """Append judgments that are lines of JSON already, each to its position."""
+        lines = list(map(self._identify, positions, lines))
         self._append(b"".join(lines))
         for position, line in zip(positions, lines, strict=True):
             self._place(position, self._end)
             self._end += len(line)
             self.asked += 1
             self.on_row()
+
+    def _identify(self, position: int, line: bytes) -> bytes:
+        identity = self.identities.get(position)
+        return to_line({**parse_json(line), "identity": identity}) if identity else line
 
     def _append(self, left: bytes) -> None:
         try:
@@ -301,13 +325,56 @@ def run_all(
 
 def find_known(folder: Path, plan: RunPlan) -> Path | None:
     """Return the judgments of a finished run beside it that differs by its calibration alone."""
-    for path in sorted(folder.parent.glob("*/plan.json")):
-        with suppress(UserError):  # another run that cannot be read
-            other = read_object(path)
-            same = RunPlan(plan, calibration=other.get("calibration"))
-            if path.parent != folder and other == same and find_manifest(path.parent, same):
-                return path.parent / "judgments.jsonl"
+    for other in _find_runs(folder.parent.glob("*/plan.json"), plan, "input"):
+        if other != folder and (other / "manifest.json").exists():
+            return other / "judgments.jsonl"
     return None
+
+
+def find_judgments(plan: RunPlan, root: Path, wanted: Collection[str]) -> dict[str, Judgment]:
+    """Return the scored judgments by this judge of `wanted` identities, those of the newest run first.
+
+    They are from every run in `root` or a folder in it, finished or not.
+    """
+    found: dict[str, Judgment] = {}
+    for run in _find_runs(root.rglob("plan.json"), plan):
+        for path in (run / "judgments.jsonl", run / "journal.jsonl"):
+            if path.exists() and len(found) < len(wanted):
+                for item in read_judgments(path, on_bad=lambda bad: None):
+                    name = item.identity or item.content_digest
+                    if name in wanted and item.unscored is None:
+                        found.setdefault(name, replace(item, reused=item.reused or run.name))
+    return found
+
+
+def _find_runs(plans: Iterable[Path], plan: RunPlan, *same: str) -> list[Path]:
+    """Return the folders of sound runs with the judge of a plan and the `same` values, the newest first."""
+    found: dict[Path, float] = {}
+    for path in plans:
+        with suppress(UserError, OSError):  # damaged, or discarded by another process just now
+            other, keys = read_object(path), ("judge", "version", "rubric", *same)
+            if not path.parent.name.startswith(".") and all(other.get(key) == plan[key] for key in keys):
+                if (path.parent / "manifest.json").exists():
+                    read_manifest(path.parent)
+                found[path.parent] = path.stat().st_mtime
+    return sorted(found, key=found.__getitem__, reverse=True)
+
+
+def start_afresh(folder: Path, plan: RunPlan) -> None:
+    """Discard the run in `folder`, and start one that reuses no judgments of others."""
+    if (folder / "plan.json").exists():
+        _check_plan(folder, plan)
+        with locked(folder, busy=BUSY):
+            discard_run(folder)
+    with open_run(folder, RunPlan(plan, fresh=True)):
+        pass
+
+
+def is_fresh(folder: Path, *, unfinished: bool = False) -> bool:
+    """Return whether the run in `folder` was started afresh, and is unfinished if that is asked for."""
+    if not (folder / "plan.json").exists() or (unfinished and (folder / "manifest.json").exists()):
+        return False
+    return bool(read_object(folder / "plan.json").get("fresh"))
 
 
 def discard_run(folder: Path) -> None:

@@ -20,7 +20,15 @@ from empathy_judge.data.storage import Columns, Source, Table, as_shards, find_s
 from empathy_judge.data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
-SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "features", "curve")  # else left out
+SELDOM_GIVEN: Final = (
+    "flag",
+    "components",
+    "decided_by",
+    "features",
+    "curve",
+    "identity",
+    "reused",
+)  # else left out
 TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once: there are many lines
 
 
@@ -222,16 +230,16 @@ def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rat
     return _read_records(path, Rating, on_bad)
 
 
-def read_judgments(path: Path) -> Iterator[Judgment]:
-    """Yield every judgment of a finished run, in order."""
-    return _read_records(path, Judgment, _stop_at_bad_judgment)
-
-
 def _stop_at_bad_judgment(bad: BadRow) -> None:
     raise UserError(
         f"{bad.path}:{bad.line}: {bad.problem}\n"
         "The run is damaged: delete its folder, and run its `score` command again."
     )
+
+
+def read_judgments(path: Path, *, on_bad: OnBad = _stop_at_bad_judgment) -> Iterator[Judgment]:
+    """Yield every judgment of a run, in order."""
+    return _read_records(path, Judgment, on_bad)
 
 
 def is_judgment(row: Row) -> bool:

@@ -29,7 +29,7 @@ from empathy_judge.data.storage import Columns, check_source, find_sources
 from empathy_judge.data.tables import notice_unit
 from empathy_judge.judge.base import AUTO, DEFAULT, DEVICE, WEIGHTS, Judge, load_judge
 from empathy_judge.judge.budget import Budget
-from empathy_judge.judge.scoring import ScoringRequest, score_file
+from empathy_judge.judge.scoring import ScoringRequest, plan_scoring, score_file, start_afresh
 from empathy_judge.reports.calibration.calibration_page import plain_report
 from empathy_judge.reports.comparison.comparison_page import compared_runs_row
 from empathy_judge.reports.progress import progress
@@ -115,6 +115,7 @@ def score(
     seed: int = 0,
     skip_invalid: bool = False,
     max_cost: float | None = None,
+    fresh: bool = False,
     device: str | None = None,
     prompt_column: str | None = None,
     response_column: str | Sequence[str] = (),
@@ -125,7 +126,8 @@ def score(
     `data` is a path, several paths, a pandas or polars DataFrame, or rows (mappings) with `prompt`,
     `response` and perhaps `model`. The options are those of `empathy-judge score`, such as `limit=10`,
     `calibration="calibration.json"` or `max_cost=2.5`. Judgments are saved in the folder `out`, by default in
-    `runs/`; the same call resumes and judges nothing twice.
+    `runs/`; the same call resumes and judges nothing twice. A language model's judgments of the same replies
+    are reused from all runs in `runs/`, unless `fresh`.
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit: expected 1 or more, not {limit}")
@@ -146,8 +148,11 @@ def score(
             skip_invalid=skip_invalid,
             seed=seed,
         )
+        planned = plan_scoring(request)
+        if fresh:
+            start_afresh([planned])
         with _watch(None, loaded) as on_progress:
-            scored = score_file(request, on_progress=on_progress, on_read=say_notes)
+            scored = score_file(planned, on_progress=on_progress, on_read=say_notes)
     found = {**scored.summary.as_dict(), "cost": scored.manifest["cost"], "run": str(scored.folder)}
     models = tuple(map(ModelShares.from_row, found["models"]))
     run = ScoredRun(
@@ -172,6 +177,7 @@ def compare(
     models: Sequence[str] = (),
     variants: bool = False,
     exchanges: Sequence[AnyPath] = (),
+    fresh: bool = False,
     calibration: AnyPath | None = None,
     margin: float = 5.0,
     max_drop: float = 10.0,
@@ -204,7 +210,7 @@ def compare(
             are_variants=variants,
             reading=_reading(scale, cut, skip_invalid),
         )
-        request, _ = score_paths(request, judge, watch=_watch, on_read=say_notes)
+        request, _ = score_paths(request, judge, fresh=fresh, watch=_watch, on_read=say_notes)
         compared = compare_runs.compare(request, today=date.today())
     if not isinstance(compared, compare_runs.ComparedRuns):
         raise UserError("a table of ratings: use the command `empathy-judge compare`")
@@ -236,6 +242,7 @@ def calibrate(
     dimension: str | None = None,
     skip_invalid: bool = False,
     max_cost: float | None = None,
+    fresh: bool = False,
 ) -> ResultTable:
     """Compare judges with human ratings: the agreement and cost of each, beside baselines and people.
 
@@ -252,6 +259,7 @@ def calibrate(
             judges=[judges] if isinstance(judges, str) else judges,
             dimension=dimension,
             max_cost=max_cost,
+            fresh=fresh,
             out=Path(out) if out else None,
             watch=_watch,
             on_read=say_notes,

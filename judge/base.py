@@ -101,6 +101,10 @@ class Judge(ABC):
         """The function that scores a whole input at once, where one reply at a time would be slow."""
         return None
 
+    def identity(self, exchange: Exchange) -> str:
+        """Return the digest of all that decides its judgment; the same is paid for once."""
+        return exchange.content_digest
+
     def count_runs(self, exchange: Exchange) -> int:
         """Count the runs of a network, here or at a server, that a judgment takes at most."""
         return sum(judge.count_runs(exchange) for judge in self.asked_judges) or 1

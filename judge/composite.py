@@ -64,6 +64,10 @@ class CompositeJudge(Judge):
         self.caveat = " ".join(dict.fromkeys(filter(None, warnings)))
         self.rated = next((judge.rated for judge in self.asked_judges if judge.rated), None)
 
+    def identity(self, exchange: Exchange) -> str:
+        names = {judge.identity(exchange) for judge in self.asked_judges}
+        return names.pop() if len(names) == 1 else exchange.content_digest
+
     def digest(self, *rule: object) -> str:
         """Return the version that follows from the members and the rule by which they judge together."""
         versions = [[judge.name, judge.version] for judge in self.asked_judges]

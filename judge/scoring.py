@@ -9,7 +9,7 @@ from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -199,6 +199,7 @@ class ScoringRequest:
     skip_invalid: bool = False
     seed: int = 0
     engine: Callable[..., None] = score_exchanges
+    runs: Path | None = Path("runs")  # runs whose judgments by a server are reused, if any
 
     def exchanges(self, on_bad: Callable[[BadRow], None]) -> tables.Exchanges:
         """Read the exchanges; `on_bad` gets the rows to skip, if these may be skipped."""
@@ -225,6 +226,32 @@ class ScoringPlan:
     plan: runs.RunPlan
     folder: Path
 
+    def read(self) -> Iterator[tuple[Exchange, str]]:
+        """Yield every exchange to judge, with its identity."""
+        exchanges = self.request.exchanges(lambda bad: None)
+        return ((item, self.request.judge.identity(item)) for item in islice(exchanges, self.request.limit))
+
+    def find_judgments(self) -> dict[str, Judgment]:
+        """Return what runs have of the judgments to make, by identity; only this run if it is a fresh one."""
+        root = self.folder if self.request.runs is None or runs.is_fresh(self.folder) else self.request.runs
+        return runs.find_judgments(self.plan, root, {identity for _, identity in self.read()})
+
+    def left(self) -> Iterator[Exchange]:
+        """Yield the exchanges to ask for."""
+        manifest = self.folder / "manifest.json"
+        if not manifest.exists() or not self.request.is_met_by(runs.read_object(manifest)):
+            found = self.find_judgments()
+            yield from (exchange for exchange, identity in self.read() if identity not in found)
+
+    def copy_judgments(self, run: Run) -> None:
+        """Copy to a run of this plan what others have."""
+        found = self.find_judgments()
+        for position, (exchange, identity) in enumerate(self.read()):
+            if identity != exchange.content_digest:
+                run.identities[position] = identity
+            if identity in found:
+                run.reuse(position, exchange, found[identity])
+
 
 def plan_scoring(request: ScoringRequest) -> ScoringPlan:
     """Read every row of a request; refuse bad rows, and a file with nothing to judge."""
@@ -243,21 +270,32 @@ def plan_scoring(request: ScoringRequest) -> ScoringPlan:
         raise UserError(f"{request.source}: nothing to score: {problem}")
     plan = plan_run(request.source, judge, calibration=calibration.digest)
     folder = request.out or plan.default_folder("runs", storage.as_shards(request.source).stem, judge.name)
-    notes = exchanges.notes()
-    if judge.endpoints and not (folder / "manifest.json").exists():
-        notes += _describe_cost(request, total)
-    return ScoringPlan(request, calibration, total, notes, fits, plan, folder)
+    return ScoringPlan(request, calibration, total, exchanges.notes(), fits, plan, folder)
 
 
-def _describe_cost(request: ScoringRequest, total: int) -> list[str]:
-    """Estimate from the first replies what a judge's servers may charge."""
-    judge = request.judge
-    exchanges = islice(request.exchanges(lambda bad: None), COST_SAMPLE)
-    costs = [judge.most_cost(exchange) for exchange in exchanges]
+def start_afresh(plans: Sequence[ScoringPlan]) -> None:
+    """Discard the runs and start them without judgments of others, unless a part was started so already."""
+    if not any(runs.is_fresh(plan.folder, unfinished=True) for plan in plans):
+        for plan in plans:
+            runs.start_afresh(plan.folder, plan.plan)
+
+
+def describe_calls(plans: Sequence[ScoringPlan]) -> list[str]:
+    """Describe what a judge's servers are asked for, and estimate from the first replies what that costs."""
+    judge, total = plans[0].request.judge, sum(plan.total for plan in plans)
+    if not judge.endpoints:
+        return []
+    left = chain.from_iterable(plan.left() for plan in plans)
+    costs = [judge.most_cost(exchange) for exchange in islice(left, COST_SAMPLE)]
+    asked, lines = len(costs) + sum(1 for _ in left), []
+    if asked < total:
+        number = f"{asked:,}" if asked else "none"
+        lines = [f"{judge.name}: reused {total - asked:,} of {total:,} judgments; {number} asked"]
     if None in costs:
-        return [f"{judge.name}: the cost is unknown, because no list price is known for the model"]
-    most = total * sum(filter(None, costs)) / max(1, len(costs))
-    return [f"{judge.name}: {total:,} {NOUNS[judge.unit]} cost at most about {money(most)}"] if most else []
+        return [*lines, f"{judge.name}: the cost is unknown, because no list price is known for the model"]
+    most = asked * sum(filter(None, costs)) / max(1, len(costs))
+    cost = f"{judge.name}: {asked:,} {NOUNS[judge.unit]} cost at most about {money(most)}"
+    return [*lines, cost] if most else lines
 
 
 def score_file(
@@ -265,18 +303,22 @@ def score_file(
     *,
     on_progress: OnProgress = lambda done, total: None,
     on_start: Callable[[Path], object] = lambda folder: None,
-    on_read: Callable[[Sequence[str]], object] = lambda notes: None,
+    on_read: Callable[[Sequence[str]], object] | None = None,
 ) -> SummarizedRun:
     """Judge every reply that the run does not hold yet, and finish the run."""
     planned = request if isinstance(request, ScoringPlan) else plan_scoring(request)
     request, folder, calibration = planned.request, planned.folder, planned.calibration
     judge, made = request.judge, list[RunSummary]()
-    on_read(planned.notes)
+    is_copied = request.out is None and not judge.endpoints
+    if on_read:
+        on_read([*planned.notes, *describe_calls([planned])])
     if request.engine is score_exchanges:
         judge.prepare(planned.total)
     on_start(folder)
 
     def ask(run: Run) -> None:
+        if judge.endpoints:
+            planned.copy_judgments(run)
         request.engine(judge, request.exchanges(run.set_aside), run, limit=request.limit)
 
     def conclude(run: Run) -> dict[str, Any]:
@@ -309,7 +351,7 @@ def score_file(
         ask=ask,
         conclude=conclude,
         is_enough=request.is_met_by,
-        known=runs.find_known(folder, planned.plan) if request.out is None else None,
+        known=runs.find_known(folder, planned.plan) if is_copied else None,
         on_progress=on_progress,
     )
     if made:
@@ -337,6 +379,7 @@ def score_files(
     calibration: str | None = None,
     skip_invalid: bool = False,
     max_cost: float | None = None,
+    fresh: bool = False,
     check: Callable[[Mapping[Path, Shards]], object] = bool,
     watch: Watch,
     on_read: Callable[[Sequence[str]], object],
@@ -376,7 +419,11 @@ def score_files(
     budget = Budget(max_cost)
     for judge in loaded:
         judge.use_budget(budget)
+    if fresh:
+        start_afresh([*planned.values()])
     on_read(list(dict.fromkeys(note for plan in planned.values() for note in plan.notes)))
+    for judge in loaded if files else ():
+        on_read(describe_calls([planned[judge, path] for path in files]))
     for (judge, path), plan in planned.items():
         with watch(path, judge) as on_progress:
             score_file(plan, on_progress=on_progress)
@@ -451,7 +498,7 @@ def summarize(
         tally.add(judgment)
         flags.add(judgment)
         outside_count.add(judgment.features if judgment.unscored is None else None)
-        cost += (judgment.usage or {}).get("cost", 0.0)
+        cost += 0.0 if judgment.reused else (judgment.usage or {}).get("cost", 0.0)
     unit, outside, calibration = judge.unit, outside_count.as_dict(), calibrated.calibration
     corrected = correct_shares(tally, calibration) if calibration else {}
     scored = []

@@ -49,6 +49,13 @@ max_cost_option: Decorator = click.option(
     help="Spending limit in USD. Run the command again to resume.",
 )
 
+fresh_option: Decorator = click.option(
+    "--fresh",
+    is_flag=True,
+    help="Ask again for all judgments, and replace this run. By default a language model's judgments of the"
+    " same replies are reused from all runs in runs/.",
+)
+
 
 def model_options(rows: str) -> Decorator:
     """Return the options of the model that answers; `rows` are the file's rows that have its name."""
@@ -161,7 +168,7 @@ def watching(what: str, done: str, spent: Callable[[], float], **instead: Any) -
 
 def watch_scoring(path: Path, judge: "Judge") -> AbstractContextManager["OnProgress"]:
     """Show how far the scoring of a file is."""
-    return watching(f"scoring {path.name} with {judge.name}", "scored", lambda: judge.spent)
+    return watching(f"scoring {path.name} with {judge.name}", "scored", lambda: judge.spent, fresh=False)
 
 
 def command_line(ctx: click.Context, **instead: Any) -> str:

@@ -84,6 +84,9 @@ class LanguageModelJudge(Judge):
     def endpoints(self) -> tuple[Endpoint, ...]:
         return (self.endpoint,)
 
+    def identity(self, exchange: Exchange) -> str:
+        return exchange.read_digest
+
     def stop(self) -> None:
         self.endpoint.stop()
 

@@ -2,13 +2,14 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from math import log
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from command_line import run
+from command_line import run, write_toml
 from servers import Answer, Call, ScriptedServer, answer_chat
 from topics import on_topic
 
@@ -57,10 +58,10 @@ def test_the_judge_printed_after_a_calibration_runs() -> None:
 def replies(count: int = 20) -> list[dict[str, str]]:
     """Replies of four models; how they end decides their rating."""
     return [
-        {"id": f"{model}{n}", "model": model, "prompt": prompt, "response": f"{opening} {list(WORDS)[level]}"}
+        {"id": name, "model": model, "prompt": prompt, "response": f"{opening} {name}: {list(WORDS)[level]}"}
         for n in range(count)
         for place, model in enumerate(MODELS)
-        for prompt, opening in [on_topic(n)]
+        for name, (prompt, opening) in [(f"{model}{n}", on_topic(n))]
         for level in [(n * (place + 1) + place) % 3 if n % 5 else 2 - place % 3]
     ]
 
@@ -179,3 +180,60 @@ def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: Scripte
         calibration = report.with_name("calibration.json")
         done = run("score", "replies.jsonl", *judges[-2:], "--calibration", calibration)
         assert done.exit_code == 0 and len(local.calls) == 80, "another calibration judges nothing again"
+
+
+def test_each_reply_is_paid_for_once_in_all_runs_of_a_folder(openai: ScriptedServer) -> None:
+    rows = replies(12)
+    write_rows(Path("both.jsonl"), rows)
+    for part, models in (("one", "ab"), ("two", "cd")):
+        write_rows(Path(f"{part}.jsonl"), [row for row in rows if row["model"] in models])
+    write_rows(Path("ratings.jsonl"), rated(rows))
+    about = {"kind": "prompted", "mode": "label", "model": "gpt-4o-mini", "key_env": "OPENAI_API_KEY"}
+    judge = ("--judge", write_toml("judge.toml", base_url=openai.base_url, **about))
+    none_asked = "reused 48 of 48 judgments; none asked"
+
+    def count(*words: object, code: int = 0) -> tuple[int, str]:
+        before, said = len(openai.calls), run(*words, code=code).stderr
+        return len(openai.calls) - before, said
+
+    # A run that was never finished, in another folder: the budget ends after some replies.
+    calls, _ = count("score", "one.jsonl", *judge, "--out", "runs/deep/er/one", "--max-cost", 0.0006, code=5)
+    rest, said = count("score", "one.jsonl", "two.jsonl", *judge)
+    assert 0 < calls < 24 and calls + rest == 48
+    assert f"reused {calls} of 48 judgments; {rest} asked" in said and f" {rest} replies cost at most" in said
+    manifest = json.loads(next(Path("runs").glob("*-prompted-*/manifest.json")).read_text())
+    assert manifest["cost"] == pytest.approx(rest * 33e-6), "what was reused is free"
+
+    calls, said = count("compare", "one.jsonl", "two.jsonl", *judge)
+    assert calls == 0 and none_asked in said and "cost" not in said
+    calls, said = count("calibrate", "both.jsonl", "ratings.jsonl", *judge, "--out", "out")
+    assert calls == 0 and none_asked in said
+    judged = json.loads(Path("out/report.json").read_text())["runs"][0]
+    assert judged["usd_per_1000"] == pytest.approx(0.033), "the price of a judgment stays known"
+
+    # With other ids, models, situations and emotions they are the same replies; with another prompt not.
+    about = {"model": "m", "emotion": "sad", "situation": "At home."}
+    other = [{**row, **about, "id": f"x{n}"} for n, row in enumerate(rows)]
+    write_rows(Path("other.jsonl"), [*other, {**other[0], "id": "new", "prompt": "Is it you?"}])
+    calls, said = count("score", "other.jsonl", *judge)
+    assert calls == 1 and "reused 48 of 49 judgments; 1 asked" in said
+    (path,) = Path("runs").glob("other-*/judgments.jsonl")
+    copied = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {row["model"] for row in copied} == {"m"} and copied[0]["id"] == "x0"
+    assert [bool(row.get("reused")) for row in copied] == [True] * 48 + [False]
+    assert copied[0]["features"]["situation"] == 1
+
+    for folder in set(Path("runs").iterdir()) - {path.parent}:
+        shutil.rmtree(folder)
+    write_rows(Path("again.jsonl"), [{**row, "emotion": "proud"} for row in other])
+    assert count("score", "again.jsonl", *judge)[0] == 0, "a copy is as good"
+    path.write_text(path.read_text().replace("Good", "Bad"))
+    shutil.rmtree(next(Path("runs").glob("again-*")))
+    assert count("score", "again.jsonl", *judge)[0] == 48, "a run that was changed is not reused"
+
+    calls, said = count("compare", "one.jsonl", "two.jsonl", *judge, "--fresh")
+    assert calls == 48 and "reused" not in said
+    fresh = ("score", "one.jsonl", *judge, "--fresh")
+    calls, _ = count(*fresh, "--max-cost", 0.0006, code=5)
+    rest, said = count(*fresh)
+    assert 0 < calls < 24 and calls + rest == 24 and f"reused {calls} of 24 judgments" in said

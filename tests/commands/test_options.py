@@ -63,7 +63,7 @@ robustness length --sample 24 | --json
 robustness judge.toml --sample 24 | --max-cost 0
 """
 CASES = [tuple(part.strip() for part in line.split("|")) for line in LINES.strip().splitlines()]
-SAME_RESULT = {"score": {"--device", "--engine"}}  # by design: they decide how fast the result comes
+SAME_RESULT = {"score": {"--device", "--engine", "--fresh"}}  # by design: only what it takes differs
 VOLATILE = {"manifest.json", "plan.json", "journal.jsonl", "lock"}
 
 
