@@ -312,7 +312,8 @@ def run_all(
     def count_one() -> None:
         nonlocal done
         done += 1
-        on_progress(done, max(done, total))
+        if run.asked:  # what an earlier session did says nothing about the time left
+            on_progress(done, max(done, total))
 
     with open_run(folder, plan, name=name, known=known) as run:
         run.on_row = count_one

@@ -38,6 +38,9 @@ PROVIDERS: Final = {
     "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
     "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
 }
+OLLAMA: Final = "http://127.0.0.1:11434/v1"
+MODEL_NAMES: Final = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic"}
+NEED_OPTIONS: Final = ("cascade", "decision", "panel", "prompted")  # kinds for TOML files only
 URL_KEY: Final = "LLM_API_KEY"  # the variable of the key for any other server
 OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
@@ -188,14 +191,15 @@ def _describe(name: str) -> tuple[str, dict[str, Any]]:
     table = read_toml(Path(name))
     kind = table.pop("kind", None)
     if not isinstance(kind, str):
-        raise UserError(f"{name}: kind: missing; use one of {', '.join(known_judges())}")
+        raise UserError(f"{name}: kind: missing; use one of {', '.join(_all_kinds())}")
     return kind, table
 
 
 def language_model_options(name: str) -> dict[str, Any]:
     """Return the options of a language model that is named as PROVIDER:MODEL or URL#MODEL; else none.
 
-    OPENAI_API_KEY goes to OPENAI_BASE_URL if that is set; a provider's key goes to no other server.
+    OPENAI_API_KEY goes to OPENAI_BASE_URL if that is set, and likewise ANTHROPIC_API_KEY; a provider's key
+    goes to no other server.
 
     >>> language_model_options("http://127.0.0.1:11434/v1#llama3.1:8b")["model"]
     'llama3.1:8b'
@@ -203,8 +207,9 @@ def language_model_options(name: str) -> dict[str, Any]:
     provider, colon, model = name.partition(":")
     if colon and provider in PROVIDERS:
         base_url, key_env = PROVIDERS[provider]
-        if provider == "openai":
-            base_url = os.environ.get("OPENAI_BASE_URL") or base_url
+        base_url = os.environ.get(f"{provider.upper()}_BASE_URL", "").rstrip("/") or base_url
+        if provider == "anthropic" and not base_url.endswith("/v1"):  # Anthropic's own clients add it
+            base_url += "/v1"
     elif name.startswith(("http://", "https://")):
         base_url, _, model = name.partition("#")
         keys = {url: key for url, key in PROVIDERS.values() if base_url.startswith(url)}
@@ -225,8 +230,28 @@ def load_both_units(name: str) -> tuple[Judge, Judge]:
 
 
 def known_judges() -> list[str]:
-    """Return the names of all judges: ours, and those that installed packages offer."""
+    """Return the names that need no TOML file: ours, and those that installed packages offer."""
+    return [kind for kind in _all_kinds() if kind not in NEED_OPTIONS]
+
+
+def _all_kinds() -> list[str]:
     return sorted({*JUDGES, *_offered()})
+
+
+def _find_meant(name: str, known: Iterable[str]) -> str:
+    """Return the judge that a wrong name probably means, or nothing.
+
+    >>> [_find_meant(name, ["length"]) for name in ("lenght", "gpt-4o-mini", "opnai:x", "ollama:qwen3:8b")]
+    ['length', 'openai:gpt-4o-mini', 'openai:x', 'http://127.0.0.1:11434/v1#qwen3:8b']
+    """
+    if close := get_close_matches(name, known, n=1):
+        return close[0]
+    named, _, model = name.replace("/", ":", 1).partition(":")
+    for provider in (
+        get_close_matches(named.lower(), [*PROVIDERS, "ollama"], n=1, cutoff=0.8) if model else ()
+    ):
+        return f"{OLLAMA}#{model}" if provider == "ollama" else f"{provider}:{model}"
+    return next((f"{by}:{name}" for start, by in MODEL_NAMES.items() if name.startswith(start)), "")
 
 
 @cache
@@ -239,12 +264,12 @@ def _find_class(kind: str, place: str) -> Any:
     if kind in JUDGES:
         return EntryPoint(kind, JUDGES[kind], OTHERS).load()
     if kind not in _offered():
-        close = get_close_matches(kind, known_judges(), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UserError(
-            f"{place}: unknown judge {kind!r}; known: {', '.join(known_judges())}, a language model as "
-            f"openai:MODEL or URL#MODEL, or a .toml file{hint}"
-        )
+        is_name = place == "--judge"
+        known = known_judges() if is_name else _all_kinds()
+        others = ", a language model as openai:MODEL or URL#MODEL, or a .toml file" if is_name else ""
+        meant = _find_meant(kind, known)
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(known)}{others}{hint}")
     entry = _offered()[kind]
     try:
         found = entry.load()

@@ -52,10 +52,10 @@ class Budget:
     def check(self, cost: float) -> None:
         """Raise `BudgetSpent` if a call of this cost would exceed the budget."""
         if self.most is not None and self.spent + cost > self.most:
+            again = "Finished judgments are saved. Run the command again to continue with a fresh budget, or"
             raise BudgetSpent(
                 f"the budget of USD {self.most:g} is reached: USD {self.spent:.4f} is spent, and the next "
-                f"call may cost USD {cost:.4f}. Finished judgments are saved. Run the command again to "
-                "continue with a fresh budget, or raise --max-cost"
+                f"call may cost USD {cost:.4f}. {f'{again} raise' if self.spent else 'Raise'} --max-cost"
             )
 
     def settle(self, reserved: float, cost: float, *, estimate: float = 0.0) -> None:

@@ -14,6 +14,7 @@ from empathy_judge.reports.terminal import open_screen
 FIRST_LINE: Final = 3.0  # seconds after which a long or costly run is announced in a log
 LONG: Final = 10.0  # seconds left
 COSTLY: Final = 0.01  # US dollars left
+FEW: Final = 3  # judgments before the time left is estimated
 LINE_EVERY: Final = 30.0  # seconds between two lines of progress in a log
 STEP_EVERY: Final = 5.0  # likewise while a network is trained, where a step takes long
 
@@ -53,7 +54,7 @@ def log_lines(
         nonlocal due, start
         start = start or (monotonic(), count, spent())
         elapsed, new = monotonic() - start[0], count - start[1]
-        if elapsed < due or not new:
+        if elapsed < due or new < FEW:
             return
         seconds, cost = (each / new * (total - count) for each in (elapsed, spent() - start[2]))
         if due > FIRST_LINE or seconds >= LONG or cost >= COSTLY:

@@ -230,10 +230,8 @@ class Endpoint:
             fix, problem = "try again later", f"{failed} consecutive calls failed; the last: {problem}"
         if not fix:
             return CallFailed(problem, answer.text[:RAW], {"cost": call.cost} if call.cost else {})
-        return OperationalError(
-            f"{self.base_url}, model {self.model!r}: {problem}; {fix}. "
-            "Finished judgments are saved: run the command again to resume"
-        )
+        saved = "" if is_first else ". Finished judgments are saved: run the command again to resume"
+        return OperationalError(f"{self.base_url}, model {self.model!r}: {problem}; {fix}{saved}")
 
 
 class _Call:
@@ -290,9 +288,7 @@ class _Call:
         if last:
             self.note_overload(last)
         if endpoint.stopped.is_set():
-            raise OperationalError(
-                f"{endpoint.base_url}: stopped before an answer came; finished judgments are saved"
-            )
+            raise OperationalError(f"{endpoint.base_url}: stopped before an answer came")
         if last and last.may_have_cost:
             endpoint.budget.settle(0.0, self.reserved)
             self.cost += self.reserved

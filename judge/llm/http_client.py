@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
@@ -129,80 +129,61 @@ class _TimedBackend(httpcore.SyncBackend):
         return _TimedStream(super().connect_tcp(*arguments, **named))
 
 
-class _Received(httpx.SyncByteStream):
-    def __init__(self, stream: Any) -> None:
-        self._stream, self.close = stream, stream.close  # type: ignore[method-assign]
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._stream
-
-
-class _Transport(httpx.BaseTransport):
-    """Connections to one server, directly or through the environment's proxy."""
-
-    def __init__(self, base_url: str) -> None:
-        parts, proxies, proxy = urlsplit(base_url), getproxies(), None
-        host = parts.hostname or ""
-        if (
-            host not in LOOPBACK
-            and not proxy_bypass(host)
-            and (url := proxies.get(parts.scheme) or proxies.get("all"))
-        ):
-            named = httpx.Proxy(url if "://" in url else f"http://{url}")
-            proxy = httpcore.Proxy(str(named.url), auth=named.raw_auth)
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=_trusted(),
-            proxy=proxy,
-            max_connections=None,
-            keepalive_expiry=5.0,
-            network_backend=_TimedBackend(),
-        )
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        url = request.url
-        sent: dict[str, Any] = {"headers": request.headers.raw, "extensions": request.extensions}
-        target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-        answer = self._pool.handle_request(
-            httpcore.Request(request.method, target, content=request.stream, **sent)
-        )
-        return httpx.Response(answer.status, headers=answer.headers, stream=_Received(answer.stream))
-
-    def close(self) -> None:
-        self._pool.close()
+def _find_proxy(base_url: str) -> httpcore.Proxy | None:
+    """Return the environment's proxy for an address; none leads to this machine."""
+    parts, proxies = urlsplit(base_url), getproxies()
+    url, host = proxies.get(parts.scheme) or proxies.get("all"), parts.hostname or ""
+    if not url or host in LOOPBACK or proxy_bypass(host):
+        return None
+    proxy = httpx.Proxy(url if "://" in url else f"http://{url}")
+    return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
 
 
 class _BoundedClient(httpx.Client):
     """An HTTP client that sends our key, follows no redirect and reads at most `MOST_BYTES`."""
 
     def __init__(self, base_url: str, key: Key) -> None:
-        # No redirects: the key is for this server only.
-        super().__init__(
-            headers={"Accept-Encoding": "identity"}, transport=_Transport(base_url), follow_redirects=False
-        )
+        super().__init__(headers={"Accept-Encoding": "identity"}, verify=_trusted(), trust_env=False)
         self.key, self.has_answered = key, False
+        self._connections = httpcore.ConnectionPool(
+            ssl_context=_trusted(),
+            proxy=_find_proxy(base_url),
+            max_connections=None,
+            keepalive_expiry=5.0,
+            network_backend=_TimedBackend(),
+        )
 
     def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
         request.headers.pop("Authorization", None)
         request.headers.update(self.key.headers)
-        response = super().send(request, stream=True, **options)
-        # Never decompressed: a small answer could expand to gigabytes.
-        response.headers.pop("content-encoding", None)
-        return response if stream else self._read(response)
-
-    def _read(self, response: httpx.Response) -> httpx.Response:
-        """Read a whole answer within the size limit."""
-        content = bytearray()
-        try:
-            for part in response.iter_raw():
-                content += part
-                if len(content) > MOST_BYTES:
-                    raise TooLarge(f"answer larger than {MOST_BYTES >> 20} MB")
-        finally:
-            response.close()
-        self.has_answered = True
-        return httpx.Response(
-            response.status_code, headers=response.headers, content=bytes(content), request=response.request
+        url, sent = request.url, request.headers.raw
+        target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        about: Any = {"content": request.stream, "extensions": request.extensions}
+        answer = self._connections.handle_request(
+            httpcore.Request(request.method, target, headers=sent, **about)
         )
+        # Never decompressed: a small answer could expand to gigabytes.
+        headers = [(name, value) for name, value in answer.headers if name.lower() != b"content-encoding"]
+        content = _receive(answer, most=inf if stream else MOST_BYTES)
+        response = httpx.Response(answer.status, headers=headers, content=content, request=request)
+        if not stream:
+            response.read()
+            self.has_answered = True
+        return response
+
+    def close(self) -> None:
+        self._connections.close()
+        super().close()
+
+
+def _receive(answer: httpcore.Response, most: float) -> Iterator[bytes]:
+    received = 0
+    with closing(answer):
+        for part in answer.iter_stream():
+            received += len(part)
+            if received > most:
+                raise TooLarge(f"answer larger than {MOST_BYTES >> 20} MB")
+            yield part
 
 
 class ServerClient:

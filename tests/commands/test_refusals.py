@@ -62,6 +62,8 @@ score https://me:hunter2@127.0.0.1:9/replies.jsonl | password
 compare https://me:hunter2@127.0.0.1:9/replies.jsonl x.jsonl | no such file
 calibrate https://me:hunter2@127.0.0.1:9/replies.jsonl ratings.csv | no such file
 score replies.jsonl --judge openai: | the model is missing
+score replies.jsonl --judge ollama:qwen3:8b | did you mean 'http://127.0.0.1:11434/v1#qwen3:8b'
+score replies.jsonl --judge opnai:x | known: classifier, classifier-large, conversation, length, majority, a
 score replies.jsonl --judge http://127.0.0.1:1/v1 | the model is missing
 score replies.jsonl --judge http://me:hunter2@127.0.0.1:1/v1#m | contains a user or password
 score replies.jsonl --judge http://[::1/v1#m | not a URL

@@ -138,7 +138,12 @@ def test_an_interrupted_call_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         ej.score(ROWS, judge="length", out="run")
     saved = Path("run/journal.jsonl").read_text(encoding="utf-8").splitlines()
     assert 7 <= len(saved) < len(ROWS)
-    run = ej.score(ROWS, judge="length", out="run")
+    shown: list[int] = []
+    with monkeypatch.context() as patched:
+        count = nullcontext(lambda done, total: shown.append(done))
+        patched.setattr("empathy_judge.api.progress", lambda *_, **__: count)
+        run = ej.score(ROWS, judge="length", out="run")
+    assert shown == [*range(len(saved) + 1, len(ROWS) + 1)], "old judgments do not count as speed"
     assert len(run.judgments()) == len(ROWS)
     assert set(saved) <= set(Path("run/judgments.jsonl").read_text(encoding="utf-8").splitlines())
 

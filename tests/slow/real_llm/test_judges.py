@@ -13,6 +13,7 @@ from empathy_judge.data.records import Exchange
 from empathy_judge.data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments, write_rows
 from empathy_judge.judge.llm.prompted import PromptedJudge
 from empathy_judge.judge.llm.responder import ModelConfig, Responder, respond_to
+from empathy_judge.judge.scoring import ScoringRequest, score_file
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SHORT_RUBRIC = """
@@ -96,6 +97,17 @@ def test_a_words_probabilities_are_those_of_sampling(
         error = (part * (1 - part) / draws) ** 0.5
         assert abs(drawn.probabilities[label] - part) < 3.5 * error, (label, told, drawn)
     assert (told.usage or {})["output_tokens"] <= 4
+
+
+def test_a_slow_server_answers_every_call_and_gets_none_twice(
+    make_prompted: Make, short: dict[str, Any], llama: str, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"I won {n} games.", "response": f"Well done! {n} is a lot."} for n in range(40)]
+    write_rows(tmp_path / "replies.jsonl", rows)
+    judge = make_prompted(llama, rubric=short["rubric"], mode="label", constraint="llama.cpp", retries=5)
+    done = score_file(ScoringRequest(source=tmp_path / "replies.jsonl", judge=judge, out=tmp_path / "run"))
+    assert done.summary.models[0].judged == 40 == judge.endpoint.calls
+    assert judge.endpoint.in_flight.limit <= 8, "it serves two at once"
 
 
 def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) -> None:
