@@ -263,27 +263,31 @@ class _Server:
         data = json.dumps(body).encode()
         for tries_left in reversed(range(RETRIES)):
             request = urllib.request.Request(self._url + route, data=data, headers=self._headers)
-            with _Watchdog(self._timeout) as watchdog:
-                opener = urllib.request.build_opener(_NoRedirects(), self._proxies, watchdog)
-                try:
-                    with opener.open(request, timeout=self._timeout) as answer:
-                        found = _read_object(answer)
-                    if watchdog.is_late:  # what it ended looks complete
-                        raise TimeoutError
-                    return found
-                except urllib.error.HTTPError as error:
-                    with error:
-                        code, after, complaint = (
-                            error.code,
-                            error.headers.get("Retry-After", ""),
-                            _complaint(error),
-                        )
-                except (OSError, ValueError, RecursionError, HTTPException) as error:
-                    reason = str(getattr(error, "reason", error))[:LONGEST_MESSAGE]
-                    if watchdog.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
-                        reason = f"timed out: no complete answer in {self._timeout:g} s"
-                    fix = "check that the server is running (empathy-judge serve)"
-                    raise OperationalError(f"{self._url}{route}: {reason}; {fix}") from error
+            watchdog = _Watchdog()
+            opener = urllib.request.build_opener(_NoRedirects(), self._proxies, watchdog)
+            timer = Timer(self._timeout or TIMEOUT_MAX, watchdog.end)
+            timer.daemon = True
+            timer.start()
+            try:
+                with opener.open(request, timeout=self._timeout) as answer:
+                    found = _read_object(answer)
+                if watchdog.is_late:  # what it ended looks complete
+                    raise TimeoutError
+                return found
+            except urllib.error.HTTPError as error:
+                with error:
+                    code, after = error.code, error.headers.get("Retry-After", "")
+                    complaint = _complaint(error)
+            except (OSError, ValueError, RecursionError, HTTPException) as error:
+                cause = getattr(error, "reason", error)
+                is_late = watchdog.is_late or isinstance(cause, TimeoutError)
+                reason = f"timed out: no complete answer in {self._timeout:g} s" if is_late else str(cause)
+                raise OperationalError(
+                    f"{self._url}{route}: {reason[:LONGEST_MESSAGE]}; check that the server is running "
+                    "(empathy-judge serve)"
+                ) from error
+            finally:
+                timer.cancel()
             if code == 503 and after.isdecimal() and tries_left:
                 time.sleep(min(int(after[:9]), LONGEST_WAIT))
                 continue
@@ -295,18 +299,7 @@ class _Server:
 class _Watchdog(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
     """A handler that ends a request at its deadline: the time-out of a socket covers one read only."""
 
-    def __init__(self, seconds: float | None) -> None:
-        super().__init__()
-        self.is_late, self._socket = False, cast(Any, None)
-        self._timer = Timer(TIMEOUT_MAX if seconds is None else seconds, self._end)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._timer.cancel()
+    is_late, _socket = False, cast(Any, None)
 
     def http_open(self, request: urllib.request.Request) -> HTTPResponse:
         return self.do_open(partial(self._open, HTTPConnection), request)
@@ -325,7 +318,7 @@ class _Watchdog(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
         connection.connect = connect_watched  # type: ignore[method-assign]
         return connection
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.is_late = True
         with suppress(OSError, AttributeError):  # not connected yet, or not any more
             self._socket.shutdown(socket.SHUT_RDWR)

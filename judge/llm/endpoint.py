@@ -247,10 +247,16 @@ class _Call:
 
     def send(self) -> ServerAnswer:
         """Send the request within the limits, and settle its cost."""
-        endpoint, cost = self.endpoint, 0.0
+        endpoint, cost, seconds, client = self.endpoint, 0.0, None, self.endpoint.client
         self.reserved = endpoint.budget.reserve(self.estimate)
+        self.window = endpoint.in_flight.enter()
         try:
-            answer = self.send_in_turn(endpoint.client)
+            endpoint.stopped.wait(endpoint.pace.take(monotonic(), tokens=self.guess.total))
+            start = monotonic()
+            answer = client.post(self.path, self.body, self.begin_try)
+            self.note_overload(answer)
+            if answer.body is not None and self.tries == 1:
+                seconds = monotonic() - start
             if used := read_tokens(answer.body or {}):
                 endpoint.pace.correct(tokens=used.total - self.guess.total)
                 cost = endpoint.prices.cost(used) if endpoint.prices else 0.0
@@ -259,23 +265,9 @@ class _Call:
             self.used = used
             return answer
         finally:
+            endpoint.in_flight.leave(self.window, seconds)
             endpoint.budget.settle(self.reserved, cost, estimate=self.estimate)
             self.cost += cost
-
-    def send_in_turn(self, client: ServerClient) -> ServerAnswer:
-        """Send the request once fewer calls are in flight than the server serves."""
-        limit, seconds = self.endpoint.in_flight, None
-        self.window = limit.enter()
-        try:
-            self.endpoint.stopped.wait(self.endpoint.pace.take(monotonic(), tokens=self.guess.total))
-            start = monotonic()
-            answer = client.post(self.path, self.body, self.begin_try)
-            self.note_overload(answer)
-            if answer.body is not None and self.tries == 1:
-                seconds = monotonic() - start
-            return answer
-        finally:
-            limit.leave(self.window, seconds)
 
     def note_overload(self, answer: ServerAnswer) -> None:
         if answer.is_late or answer.status in OVERLOADED:

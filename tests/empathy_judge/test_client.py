@@ -140,7 +140,7 @@ def test_another_packages_judge_is_found_by_its_entry_point(
     assert ej.JudgeClient("length").judge("I won!", "Lovely!").judge.startswith("length ")  # ours stays ours
     with pytest.raises(ej.UserError, match="'broken' of their-judges cannot be loaded: AttributeError"):
         ej.JudgeClient("broken")
-    with pytest.raises(ej.UserError, match="known: broken, cascade"):
+    with pytest.raises(ej.UserError, match="known: broken, classifier, "):
         ej.JudgeClient("nobody")
 
 
