@@ -32,8 +32,8 @@ class Interval:
 class Estimate:
     """A statistic and its interval; `value` is nan where undefined, `interval` None where there is none.
 
-    Where only a `bound` is known there is no value, and the interval's other end is that of the scale; `rank`
-    then orders it among others, and is never shown.
+    Where only a `bound` is known there is no value, and the interval's other end is that of the scale. Where
+    there is no value, `rank` orders it among others, and is never shown.
     """
 
     value: float
@@ -43,8 +43,8 @@ class Estimate:
 
     @property
     def order(self) -> float:
-        """The value, or the rank where only a bound is known."""
-        return self.rank if self.bound else self.value
+        """The value, or the rank where there is none."""
+        return self.rank if math.isnan(self.value) else self.value
 
     @property
     def width(self) -> float:

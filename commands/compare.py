@@ -185,6 +185,8 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     from empathy_judge.calibration.estimate import LEAST_RATERS
     from empathy_judge.rating.plan import PLAN_FILE, read_plan
 
+    if not compared.has_levels:
+        say_next("for levels, once people have rated", *compared.calibrate_words)
     ratings: Path | None = ctx.params["ratings"]
     lost = set(compared.unresponsive)
     if any(pair.verdict not in SETTLED and not {pair.one, pair.other} & lost for pair in compared.pairs):

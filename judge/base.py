@@ -121,6 +121,11 @@ class Judge(ABC):
         """The servers it asks, those of the judges of which it is made included."""
         return [endpoint for judge in self.asked_judges for endpoint in judge.endpoints]
 
+    @property
+    def is_language_model(self) -> bool:
+        """Whether it asks a language model: without a calibration nobody knows its level."""
+        return bool(self.endpoints)
+
     def use_budget(self, budget: Budget) -> None:
         """Charge every call from here on to this budget."""
         for endpoint in self.endpoints:

@@ -19,7 +19,7 @@ import numpy as np
 from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
 from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
 from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
-from empathy_judge.calibration.shares.correction import RefusedShares, correct_shares
+from empathy_judge.calibration.shares.correction import NO_LEVEL, RefusedShares, correct_shares
 from empathy_judge.calibration.shares.tally import Tally, model_shares, replies_digest
 from empathy_judge.data import runs, storage, tables
 from empathy_judge.data.crisis import READING_LIST, Flags
@@ -43,6 +43,7 @@ CAVEAT = {
     CONVERSATION: "Trust the order, not the numbers: the judge's level of conversations deviates from human"
     " ratings.",
 }
+OWN = f"The judge's own shares, not estimates of human ratings. {NO_LEVEL[0].upper()}{NO_LEVEL[1:]}."
 CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
 COST_SAMPLE = 200  # replies from which the cost of a run is estimated
@@ -79,8 +80,15 @@ class ScoredModel:
         return self.corrected.reason if isinstance(self.corrected, RefusedShares) else None
 
     @property
+    def is_own(self) -> bool:
+        """Whether its shares are the own ones of a language model without a calibration."""
+        return self.refused == NO_LEVEL
+
+    @property
     def printed_shares(self) -> Mapping[str, Estimate]:
         """The shares to print: corrected where the run has a calibration, none where these are refused."""
+        if self.is_own:
+            return self.shares
         return {} if self.refused else self.corrected or self.shares  # type: ignore[return-value]
 
     def as_dict(self) -> dict[str, Any]:
@@ -121,6 +129,7 @@ class RunSummary:
 
     unit: str
     judge: str
+    is_language_model: bool = False  # whether the judge asks one
     version: str
     rubric: str
     calibration: str | None
@@ -149,13 +158,13 @@ class RunSummary:
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Self:
         """Read what `as_dict` returned."""
-        values = {item.name: row[item.name] for item in fields(cls)}
+        values = {item.name: row[item.name] for item in fields(cls) if item.name in row}
         values |= {name: tuple(row[name]) for name in ("caveats", "report")}
         return cls(**values | {"models": tuple(map(ScoredModel.from_dict, row["models"]))})
 
 
 def _rank(model: ScoredModel) -> tuple[float, str]:
-    value = model.good.order if isinstance(model.good, Estimate) else math.nan
+    value = model.printed_shares.get(LABELS[-1], UNDEFINED).order
     return (2.0 if math.isnan(value) else -value, model.name)
 
 
@@ -506,6 +515,8 @@ def summarize(
         fit, level, shares = fits.get(item.model), corrected.get(item.model), item.shares
         if unit == CONVERSATION:
             shares = {label: Estimate(share.value, None) for label, share in shares.items()}
+        if judge.is_language_model and calibration is None and shares:
+            level = RefusedShares(NO_LEVEL)
         if fit is not None and fit.state == UNRESPONSIVE:  # such replies have no level
             level = RefusedShares(fit_messages(fit)[0])
         replies = replies_digest(tally.replies.get(item.model, 0))
@@ -520,11 +531,16 @@ def summarize(
                 is_rated=bool(calibration and calibration.rated_shares(replies) is not None),
             )
         )
-    caveats = [judge.rubric.note, CORRECTED if calibration else CAVEAT[unit], judge.caveat]
+    caveats = [
+        judge.rubric.note,
+        CORRECTED if calibration else OWN if judge.is_language_model else CAVEAT[unit],
+        judge.caveat,
+    ]
     caveats += say_outside(outside, unit, with_situations=True)
     summary = RunSummary(
         unit=unit,
         judge=judge.name,
+        is_language_model=judge.is_language_model,
         version=judge.version,
         rubric=judge.rubric.digest,
         calibration=calibrated.digest,

@@ -126,7 +126,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         corrected=scored.corrected if isinstance(scored.corrected, Mapping) else {},
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
-        refused=scored.refused,
+        refused=None if scored.is_own else scored.refused,
         fit=scored.fit,
         notes=(
             *(f"{line[0].upper()}{line[1:]}." for line in fit_notes if line != scored.refused),

@@ -18,7 +18,7 @@ from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, REPLY
 from empathy_judge.data.text import listed, money, number, percent, percent_interval, percents, show
 from empathy_judge.judge.explanation import Explanation
-from empathy_judge.judge.scoring import CAVEAT, RunSummary, ScoredModel, SummarizedRun
+from empathy_judge.judge.scoring import CAVEAT, OWN, RunSummary, ScoredModel, SummarizedRun
 from empathy_judge.reports.highlight import print_explanations
 from empathy_judge.reports.page import Table, name_ends, row, share_cells
 from empathy_judge.reports.terminal import (
@@ -133,8 +133,10 @@ def _levels(summary: RunSummary) -> list[LevelRow]:
     levels = []
     for model in summary.models:
         shares = model.printed_shares if printed_share(model) else {}
+        if model.is_own:  # an interval over prompts would pass for one of human ratings
+            shares = {label: Estimate(share.value, None) for label, share in shares.items()}
         levels.append(LevelRow(name=model.name, shares=shares, count=f"{model.judged:,}"))
-    is_corrected = any(model.corrected is not None for model in summary.models)
+    is_corrected = any(model.corrected is not None and not model.is_own for model in summary.models)
     is_comparable = is_corrected and summary.unit == REPLY and not summary.dimension_note
     return [*levels, *(reference_rows() if is_comparable else ())]
 
@@ -145,6 +147,8 @@ def _describe_margin(summary: RunSummary) -> list[str]:
     shares = {model.name: good for model in models if (good := printed_share(model))}
     if not shares:
         return []
+    if any(model.is_own for model in models):
+        return [OWN]
     if all(model.corrected is None for model in models):
         if summary.unit == CONVERSATION:
             return [CAVEAT[summary.unit]]
@@ -183,6 +187,7 @@ def _warnings(scored: SummarizedRun, limit: int | None) -> list[str]:
     if few:
         lines.append(f"No figure from fewer than {LEAST_REPLIES} {noun}: {listed(few)}.")
     with_reason = [model for model in models if model.refused and model.judged >= LEAST_REPLIES]
+    with_reason = [model for model in with_reason if not model.is_own]
     lines += _refusals([model for model in with_reason if not model.is_unresponsive])
     if summary.calibration is None and summary.calibration_note:
         lines.append(summary.calibration_note)
@@ -229,7 +234,7 @@ def _details(scored: SummarizedRun) -> list[str]:
 
 
 def _share_table(summary: RunSummary) -> Table:
-    is_corrected = any(model.corrected is not None for model in summary.models)
+    is_corrected = any(model.corrected is not None and not model.is_own for model in summary.models)
     own_column = (JUDGE_COLUMN,) if is_corrected else ()
     rows = []
     for model in summary.models:

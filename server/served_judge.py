@@ -98,7 +98,13 @@ class ServedJudge:
                 "exit_code": EXIT_CODES[pair.verdict],
                 "sentence": describe_pair(pair, margin, self.judge.unit),
             }
-            for pair in compare_judgments(read, self.calibration, baseline=baseline, max_drop=max_drop / 100)
+            for pair in compare_judgments(
+                read,
+                self.calibration,
+                baseline=baseline,
+                max_drop=max_drop / 100,
+                is_language_model=self.judge.is_language_model,
+            )
         ]
         return {**summary, "pairs": pairs}
 

@@ -75,8 +75,19 @@ class ComparedRuns:
     are_variants: bool
     flags: Mapping[str, Any]  # of speakers who may be in danger; empty if none
     outside: Mapping[str, Any]  # counts of replies outside the rated range; empty if none
+    runs: tuple[Path, ...] = ()  # their folders
     few_raters: str | None = None  # what too few raters said, who decide nothing
     notes: tuple[str, ...] = ()  # how the ratings were read
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether any model has a level; a language model without a calibration gives none."""
+        return any(level.how != "prior" for level in self.models)
+
+    @property
+    def calibrate_words(self) -> tuple[str, ...]:
+        """The command that calibrates the judge of these runs, once people have rated."""
+        return ("calibrate", *map(str, self.runs), "ratings.jsonl")
 
     @property
     def tests(self) -> int:
@@ -167,7 +178,8 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     choice = judged_models.find_calibration_of_runs(
         runs, request.calibration, weights=request.weights, today=today
     )
-    models, settings = _apply(choice.calibration, models, request)
+    is_language_model = bool(runs[0].summary.get("is_language_model"))
+    models, settings = _apply(choice.calibration, models, request, is_language_model=is_language_model)
     levels = sorted(  # by the share of Good, the largest first; those without one last
         (judged_models.compared_level(model, settings) for model in models.values()),
         key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),
@@ -206,13 +218,19 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         are_variants=settings.are_variants,
         flags=find_flags(judgments),
         outside=find_outside(judgments, rated_range, choice.covers),
+        runs=request.paths,
         few_raters=_few_raters(models.values()),
         notes=sheet.notes,
     )
 
 
 def compare_judgments(
-    judgments: Iterable[Judgment], choice: CalibrationChoice, *, baseline: str, max_drop: float
+    judgments: Iterable[Judgment],
+    choice: CalibrationChoice,
+    *,
+    baseline: str,
+    max_drop: float,
+    is_language_model: bool = False,
 ) -> tuple[Difference, ...]:
     """Compare the models of one judge's judgments with one of them."""
     judged = Judged(name="", judgments=tuple(judgments))
@@ -220,12 +238,16 @@ def compare_judgments(
     if baseline not in models:
         raise UserError(f"no model {baseline!r} in these judgments; known: {', '.join(models)}")
     request = ComparisonRequest(paths=(), max_drop=max_drop)
-    models, settings = _apply(choice.calibration, models, request)
+    models, settings = _apply(choice.calibration, models, request, is_language_model=is_language_model)
     return differences([(models[name], models[baseline]) for name in models if name != baseline], settings)
 
 
 def _apply(
-    calibration: Calibration | None, models: Mapping[str, JudgedModel], request: ComparisonRequest
+    calibration: Calibration | None,
+    models: Mapping[str, JudgedModel],
+    request: ComparisonRequest,
+    *,
+    is_language_model: bool,
 ) -> tuple[dict[str, JudgedModel], ComparisonSettings]:
     """Return the models with the ratings that a calibration has of them, and what to compare them by."""
     settings = ComparisonSettings(
@@ -235,7 +257,7 @@ def _apply(
         are_variants=request.are_variants,
     )
     if calibration is None:
-        return {**models}, settings
+        return {**models}, replace(settings, has_no_level=is_language_model)
     lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
     settings = replace(settings, calibrated=lines, design_effect=effect or settings.design_effect)
     return {name: _with_known(model, calibration) for name, model in models.items()}, settings

@@ -2,9 +2,9 @@
 
 Two models without ratings are compared by the calibrated line: the sign of their difference by the pooled
 deviations of the judge from people, its size by draws from the line's posterior. Ratings of either update the
-line's levels. Without a calibration the difference is that of the ratings, else the judge's own. The choice
-never depends on the estimates. Effects of prompts and raters that both models share cancel, and so does the
-judge's error on equal replies.
+line's levels. Without a calibration the difference is that of the ratings, else the judge's own; a language
+model then gives no difference, but the probability of its sign. The choice never depends on the estimates.
+Effects of prompts and raters that both models share cancel, and so does the judge's error on equal replies.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import Final, Literal
 import numpy as np
 
 from empathy_judge.calibration.cluster import NORMAL, UNDEFINED_CONTRAST, Contrast, reach
-from empathy_judge.calibration.comparison import verdicts
+from empathy_judge.calibration.comparison import verdicts, wide_prior
 from empathy_judge.calibration.comparison.judged_models import (
     GOOD,
     ComparedLevel,
@@ -27,6 +27,7 @@ from empathy_judge.calibration.comparison.judged_models import (
     equal_share,
     judge_contrast,
     logit_contrast,
+    score_contrast,
 )
 from empathy_judge.calibration.comparison.published_models import PublishedModel
 from empathy_judge.calibration.comparison.verdicts import Verdict
@@ -48,6 +49,7 @@ KNOWN_RATERS: Final = 10  # as many raters show their own design effect
 TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
 MOST: Final = 10  # prompts kept of a pair
 BY_LINE: Final = frozenset({"line", "both"})
+BY_PROBABILITY: Final = BY_LINE | {"prior"}
 LEAST_P: Final = 1e-300  # below it no standard error is left
 
 
@@ -88,6 +90,8 @@ def estimate_difference(
             return by_line
     if gap is not None:
         return DifferenceEstimate(how="ratings", shares=gap.shares(), freedom=float(gap.freedom[-1]))
+    if settings.has_no_level:
+        return _by_prior(one, other, equal, settings)
     if reason := by_line.reason or (None if alone[GOOD].is_defined else TOO_FEW_PROMPTS):
         return DifferenceEstimate(reason=reason)
     return DifferenceEstimate(
@@ -95,6 +99,27 @@ def estimate_difference(
         shares={label: item.estimate() for label, item in alone.items()},
         freedom=alone[GOOD].freedom,
     )
+
+
+def _by_prior(
+    one: JudgedModel, other: JudgedModel, equal: float, settings: ComparisonSettings
+) -> DifferenceEstimate:
+    """Estimate only which is better, by the scores of a language model whose level nobody knows."""
+    gap = score_contrast(one, other)
+    if not gap.is_defined:
+        return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
+    ranked = Estimate(math.nan, None, rank=gap.effect)
+    return DifferenceEstimate(
+        how="prior",
+        shares=dict.fromkeys(LABELS, UNDEFINED) | {GOOD: ranked},
+        probability=wide_prior.probability_higher(one, other, correlation=_correlation(equal, settings)),
+    )
+
+
+def _correlation(equal: float, settings: ComparisonSettings) -> float:
+    """Return the correlation of the judge's errors, of which it has none where the replies are equal."""
+    correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
+    return 1 - (1 - correlation) * (1 - equal) ** 2
 
 
 def refuse(*models: JudgedModel) -> str | None:
@@ -118,8 +143,7 @@ def _by_line(
 
     The judge has an error only on the prompts with different replies.
     """
-    correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
-    correlation = 1 - (1 - correlation) * (1 - equal) ** 2
+    correlation = _correlation(equal, settings)
     shares, probability, at_least, is_rated = {}, math.nan, (math.nan, math.nan), False
     for column, label in enumerate(LABELS):
         line = settings.lines[column].without(one.known_as, other.known_as)
@@ -240,8 +264,8 @@ class Difference:
 
     @property
     def is_called(self) -> bool:
-        """Whether a verdict by the line says which model is better."""
-        return self.how in BY_LINE and self.verdict.endswith(("better", "worse"))
+        """Whether a verdict by its probability says which model is better."""
+        return self.how in BY_PROBABILITY and self.verdict.endswith(("better", "worse"))
 
     def reverse(self) -> "Difference":
         """Return other - one."""
@@ -289,7 +313,7 @@ def differences(
 
 def _adjust(items: Sequence[Difference]) -> list[Difference]:
     """Return the differences with p-values by Holm's adjustment over those that have no probability."""
-    adjusted = verdicts.holm([math.nan if item.how in BY_LINE else item.p for item in items])
+    adjusted = verdicts.holm([math.nan if item.how in BY_PROBABILITY else item.p for item in items])
     return [replace(item, p_holm=float(p)) for item, p in zip(items, adjusted, strict=True)]
 
 
@@ -426,17 +450,26 @@ def _gap(one: Mapping[str, Estimate], other: Mapping[str, Estimate]) -> dict[str
 
 
 def chances_of_best(models: Sequence[JudgedModel], settings: ComparisonSettings) -> dict[str, float]:
-    """Return each model's probability of having the highest share of Good; empty without a calibration.
+    """Return each model's probability of having the highest share of Good; empty where none is known.
 
-    Models without a level are left out.
+    Models that cannot be compared are left out.
     """
+    if settings.has_no_level:
+        fit = [item for item in models if refuse(item) is None]
+        if len(fit) < 2 or any(item.ppi is not None for item in models):
+            return {}
+        return _shares_of_best([item.name for item in fit], wide_prior.rank_by_scores(fit))
     line = settings.lines[-1].without(*(item.known_as for item in models))
     targets = {item.name: _target(item, -1, line) for item in models if refuse(item) is None}
     targets = {name: item for name, item in targets.items() if transport.refusal(line, item) is None}
     if len(targets) < 2:
         return {}
-    best = transport.rank_draws(line, [*targets.values()]).argmax(axis=0)
-    return dict(zip(targets, (np.bincount(best, minlength=len(targets)) / len(best)).tolist(), strict=True))
+    return _shares_of_best([*targets], transport.rank_draws(line, [*targets.values()]))
+
+
+def _shares_of_best(names: Sequence[str], draws: Floats) -> dict[str, float]:
+    counts = np.bincount(draws.argmax(axis=0), minlength=len(names))
+    return dict(zip(names, (counts / draws.shape[1]).tolist(), strict=True))
 
 
 def prompt_wins(one: JudgedModel, other: JudgedModel) -> PromptWins | None:
@@ -490,7 +523,7 @@ def people_needed(
         have = min(len(model.rated.judged) for model in judged)
         total = _prompts(size, item.error, have)
         return max(1, math.ceil(total - have)) if math.isfinite(total) else None
-    if item.how == "refused":
+    if item.how in ("prior", "refused"):
         return None
     have = min(len(model.rated.item) for model in judged)
     shares = [float(model.rated.judged[:, -1].mean()) for model in judged if len(model.rated.judged)]

@@ -17,20 +17,21 @@ import numpy as np
 from empathy_judge.calibration import artifact
 from empathy_judge.calibration.artifact import CalibrationChoice
 from empathy_judge.calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast, widen_certain
-from empathy_judge.calibration.estimate import LEAST_RATERS, Estimate, Floats, Interval
+from empathy_judge.calibration.estimate import LEAST_RATERS, UNDEFINED, Estimate, Floats, Interval
 from empathy_judge.calibration.pairing import chances_of
 from empathy_judge.calibration.prompt_fit import MANY_REPEATS, PromptFit
 from empathy_judge.calibration.shares import ppi
-from empathy_judge.calibration.shares.correction import UNCALIBRATED, correct
+from empathy_judge.calibration.shares.correction import NO_LEVEL, UNCALIBRATED, correct
 from empathy_judge.calibration.shares.ppi import PpiEstimate, RatedModel
 from empathy_judge.calibration.shares.transport import LEAST_REPLIES, MIN_SHARE, CalibratedModels
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.judgments import JudgedRun
 from empathy_judge.data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
-How = Literal["ratings", "line", "both", "judge", "same", "refused"]
+How = Literal["ratings", "line", "both", "prior", "judge", "same", "refused"]
 GOOD: Final = LABELS[-1]
 UNRESPONSIVE: Final = "the replies do not respond to their prompts"
+SCORES: Final = (0.0, 0.5, 1.0)  # of the labels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +50,11 @@ class JudgedModel:
     @property
     def known_as(self) -> str:
         return self.model or self.name
+
+    @property
+    def scores(self) -> Floats:
+        """The judge's score of each response, from 0 (Bad) to 1 (Good)."""
+        return np.asarray(self.rated.judged @ SCORES)
 
     @property
     def is_unresponsive(self) -> bool:
@@ -78,6 +84,7 @@ class ComparisonSettings:
     margin: float = 0.05  # the smallest relevant difference of Good shares
     max_drop: float = 0.10  # the largest loss with which a model is still at least as good
     are_variants: bool = False  # all models compared are variants of one
+    has_no_level: bool = False  # the judge is a language model without a calibration
 
     @property
     def lines(self) -> tuple[CalibratedModels, ...]:
@@ -137,6 +144,12 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
             level = replace(level, apart=(alone.corrected[GOOD], model.ppi.shares()[GOOD]))
     if found.how != "refused":
         return replace(level, how=found.how, shares=found.corrected)
+    if level.judged and settings.has_no_level:
+        # Without a value; models are in the order of the judge's scores.
+        ranked = Estimate(math.nan, None, rank=float(model.scores.mean()))
+        return replace(
+            level, how="prior", reason=NO_LEVEL, shares=dict.fromkeys(LABELS, UNDEFINED) | {GOOD: ranked}
+        )
     if level.judged:
         return replace(level, how="judge", shares=judge_shares(model.rated))
     return replace(level, reason="nothing was scored")
@@ -185,6 +198,11 @@ def logit_contrast(one: RatedModel, other: RatedModel) -> Contrast:
     means = [float(np.clip(column.mean(), MIN_SHARE, 1 - MIN_SHARE)) for column in columns]
     first, second = (column / (mean * (1 - mean)) for column, mean in zip(columns, means, strict=True))
     return _paired(one, other, first, second)
+
+
+def score_contrast(one: JudgedModel, other: JudgedModel) -> Contrast:
+    """Return the paired difference of the judge's scores."""
+    return _paired(one.rated, other.rated, one.scores, other.scores)
 
 
 def _paired(one: RatedModel, other: RatedModel, first: Floats, second: Floats) -> Contrast:

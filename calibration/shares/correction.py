@@ -25,6 +25,7 @@ from empathy_judge.data.records import LABELS
 
 How = Literal["ratings", "line", "both", "refused"]
 MEAN = ("mean",)
+NO_LEVEL: Final = "no human ratings: the judge's level is unknown"  # a language model, uncalibrated
 UNCALIBRATED: Final = CalibratedModels(models=(), judge=(), crowd=(), noise=())
 
 

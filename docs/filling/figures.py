@@ -1,14 +1,18 @@
 """Figures of the pages, from the shipped judge's card and calibration."""
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+
+from scipy.special import stdtrit
 
 from empathy_judge.calibration.artifact import read_calibration
 from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION
 from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 from empathy_judge.calibration.comparison.verdicts import LIKELY, SURE, SURE_AT_LEAST
+from empathy_judge.calibration.comparison.wide_prior import HEAVIER, recorded_deviation
 from empathy_judge.calibration.shares.transport import fit_line
 from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.text import show
@@ -49,6 +53,7 @@ def figures() -> dict[str, str]:
     real, own = answers()["classifier"], answers()["own calibration"]
     misjudged = answers()["rated models misjudged by 15 points"]
     variants = answers()["variants without a correlation"]
+    deviation, freedom = recorded_deviation()
     return {
         "error_printed": f"{100 * real['level error, study, printed']['measured']:.1f}",
         "answers_order": _count(real["order right, language models"]),
@@ -82,6 +87,9 @@ def figures() -> dict[str, str]:
         "margin": f"{100 * ComparisonSettings().margin:g}",
         "max_drop": f"{100 * ComparisonSettings().max_drop:g}",
         "variant_correlation": f"{VARIANT_CORRELATION:g}",
+        "recorded_deviation": f"{deviation:g}",
+        "recorded_freedom": f"{freedom:g}",
+        "recorded_clear": f"{HEAVIER * math.sqrt(2) * deviation * stdtrit(freedom, SURE):.1f}",
     }
 
 

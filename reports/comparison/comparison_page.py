@@ -1,6 +1,7 @@
 """A comparison of judged models: its page, its JSON values, its JUnit checks, and what a terminal shows."""
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
-from empathy_judge.calibration.comparison.differences import BY_LINE, VARIANT_CORRELATION, Difference
+from empathy_judge.calibration.comparison.differences import BY_PROBABILITY, VARIANT_CORRELATION, Difference
 from empathy_judge.calibration.comparison.judged_models import GOOD
 from empathy_judge.calibration.comparison.verdicts import SETTLED
+from empathy_judge.calibration.comparison.wide_prior import recorded_deviation
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.prompt_fit import fit_messages
+from empathy_judge.calibration.shares.correction import NO_LEVEL
 from empathy_judge.calibration.shares.transport import LEAST_REPLIES
 from empathy_judge.data.crisis import LEFT_OUT, say_flags
 from empathy_judge.data.rated_range import say_outside
@@ -60,7 +63,12 @@ SHOWN = 3  # prompts of a comparison of two, on a terminal
 LETTERS = 150  # of a reply on a terminal
 KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone"))
 VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
-BASED_ON = {"line": "calibrated judge", "both": "ratings and judge", "judge": "judge alone"}
+BASED_ON = {
+    "line": "calibrated judge",
+    "both": "ratings and judge",
+    "judge": "judge alone",
+    "prior": "no level",
+}
 FIT_NOTE = "responds to prompts: the chance that a reply is closer to its own prompt than to another."
 RANK_NOTE = "rank: models of one rank cannot be separated. best: the probability of the highest Good share."
 
@@ -112,14 +120,25 @@ def junit_checks(compared: ComparedRuns) -> list[CheckOutcome]:
     ]
 
 
-def notes(compared: ComparedRuns) -> Iterator[str]:
-    """Yield what one must know to read the comparison, the most important first."""
+def notes(compared: ComparedRuns, *, is_brief: bool = False) -> Iterator[str]:
+    """Yield what one must know to read the comparison, the most important first; if brief, no command."""
     unit, calibration = compared.judge.unit, compared.calibration.calibration
     yield from filter(None, [compared.judge.dimension_note, compared.few_raters])
     for level in compared.models:
         if level.fit is not None:
             yield from (f"{level.model}: {message}." for message in fit_messages(level.fit))
-    if calibration is None and {model.how for model in compared.models} - {"ratings"}:
+    hows = {model.how for model in compared.models}
+    if "prior" in hows:
+        deviation, freedom = recorded_deviation()
+        yield (
+            f"No levels ({NO_LEVEL}). Probabilities allow for an error of the judge on each model of about"
+            f" {deviation:g} standard deviations of its scores (t, {freedom:g} degrees of freedom), as in"
+            " recorded answers."
+        )
+        if not compared.has_levels and not is_brief:
+            words = ["empathy-judge", *compared.calibrate_words]
+            yield f"For levels, once people have rated: {shlex.join(words)}"
+    elif calibration is None and hows - {"ratings"}:
         yield f"Not corrected ({compared.calibration.note}): the shares are the judge's own. {CAVEAT[unit]}"
     if calibration is not None:
         if compared.unrated_models:
@@ -296,6 +315,8 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
         yield f"Provide at least {LEAST_REPLIES} {NOUNS[unit]} of each model, to the same {prompts}."
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
+    if not compared.has_levels:
+        return
     if compared.calibration.calibration is None:
         yield "Calibrate the judge with human ratings; without them the best verdict is 'probably better'."
     elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
@@ -309,21 +330,23 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     """Draw the levels, and of a few models the differences."""
     noun = NOUNS[compared.judge.unit]
     lines = []
-    for level in compared.models:
+    for level in [level for level in compared.models if level.how != "prior"]:
         look: Look = "judge" if level.how == "judge" else "people"
         good = level.shares.get(GOOD)
         shown = _with_end(level.shares, is_own=level.how == "judge").get(GOOD)
         figure = f"{percent(shown)}{' (judge)' if good and look == 'judge' else ''}"
         lines.append(Line(name=level.model, figure=figure, marks=(Mark(look, good),) if good else ()))
-    yield dot_plot(
-        f"Good {noun}, %",
-        lines,
-        name="levels",
-        title=f"Good share of each model's {noun}",
-        tick=percent_tick,
-        unit=" %",
-    )
-    pairs = [pair for pair in compared.pairs if pair.shares and pair.judge.value == pair.judge.value]
+    if lines:
+        yield dot_plot(
+            f"Good {noun}, %",
+            lines,
+            name="levels",
+            title=f"Good share of each model's {noun}",
+            tick=percent_tick,
+            unit=" %",
+        )
+    pairs = [pair for pair in compared.pairs if pair.shares and pair.how != "prior"]
+    pairs = [pair for pair in pairs if pair.judge.value == pair.judge.value]
     if len(compared.models) > FEW or not pairs:
         return
     lines = []
@@ -365,9 +388,10 @@ def _level_table(compared: ComparedRuns) -> Table:
     has_fit = any(model.fit for model in compared.models)
     ranks = {name: rank for rank, tier in enumerate(compared.tiers, start=1) for name in tier}
     is_ranked = len(compared.best) > 2
+    labels = LABELS if compared.has_levels else ()
     rows = []
     for model in compared.models:
-        shares = share_cells(_with_end(model.shares, is_own=model.how == "judge"))
+        shares = share_cells(_with_end(model.shares, is_own=model.how == "judge"))[: len(labels)]
         fit = (show(model.fit.estimate if model.fit else None, glue="\n"),) if has_fit else ()
         rated = (model.ratings,) if is_rated else ()
         best = probability(compared.best.get(model.model, math.nan))
@@ -382,10 +406,10 @@ def _level_table(compared: ComparedRuns) -> Table:
     noun = NOUNS[compared.judge.unit]
     columns = {"rank": is_ranked, "best": is_ranked, "responds to\nprompts": has_fit, noun: True}
     columns |= {"ratings": is_rated, "based on": True}
-    head = ("model", *LABELS, *(name for name, is_shown in columns.items() if is_shown))
+    head = ("model", *labels, *(name for name, is_shown in columns.items() if is_shown))
     ends = name_ends([level.shares[GOOD] for level in compared.models if level.shares])
     return Table(
-        caption=f"Estimated % of {noun}, with {ends}",
+        caption=f"Estimated % of {noun}, with {ends}" if labels else f"Scored {noun}",
         head=head,
         rows=tuple(rows),
         words=frozenset({0, len(head) - 1}),
@@ -410,15 +434,18 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
         "p Holm": lambda pair: p_value(pair.p_holm),
         "verdict": lambda pair: pair.verdict,
     }
-    for column, hows in (("probability", BY_LINE), ("p Holm", {"ratings", "judge"})):
+    for column, hows in (("probability", BY_PROBABILITY), ("p Holm", {"ratings", "judge"})):
         if not any(pair.how in hows for pair in pairs):
             del columns[column]
     if all(pair.how == "judge" for pair in pairs):
         del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference
+    if all(pair.how == "prior" for pair in pairs):
+        columns = {name: columns[name] for name in ("pair", "probability", "verdict")}
     ends = name_ends([pair.good for pair in pairs if pair.shares])
-    return table_of(
-        pairs, columns, caption=f"Differences in points, with {ends}", words=frozenset({0, len(columns) - 1})
+    caption = (
+        f"Differences in points, with {ends}" if "Good" in columns else "Probability that the first is better"
     )
+    return table_of(pairs, columns, caption=caption, words=frozenset({0, len(columns) - 1}))
 
 
 def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> None:
@@ -429,8 +456,9 @@ def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Non
     for sentence in others:
         print_text(screen, sentence)
     screen.print()
-    print_tables([level_table(_level_rows(compared), screen, compared.judge.unit)], screen)
-    for note in notes(compared):
+    if compared.has_levels:
+        print_tables([level_table(_level_rows(compared), screen, compared.judge.unit)], screen)
+    for note in notes(compared, is_brief=True):
         print_text(screen, note, "dim")
     if len(compared.pairs) == 1:
         _print_prompts(compared, texts, screen)

@@ -30,7 +30,7 @@ def describe_pair(pair: Difference, margin: float, unit: str) -> str:
     """Return the verdict with its figures, and what would settle it where it is open."""
     figures = describe_difference(pair)
     if not figures:
-        return f"{headline(pair, margin)}."
+        return " ".join(filter(None, [f"{headline(pair, margin)}.", describe_unscored(pair, unit)]))
     if math.isfinite(pair.p_holm) and pair.how in ("ratings", "judge"):
         figures += f", {_p(pair.p_holm)}"
         if pair.p < ALPHA <= pair.p_holm:
@@ -100,7 +100,7 @@ def favored(pair: Difference) -> Difference:
 
 def describe_difference(pair: Difference) -> str:
     """Return the difference of the Good shares, from the model that the verdict favors; empty without one."""
-    if not pair.shares:
+    if not pair.shares or pair.how == "prior":
         return ""
     if pair.how == "same":
         return "difference 0"
@@ -146,7 +146,7 @@ def describe_certainty(pair: Difference) -> str:
 
 def describe_needed(pair: Difference, margin: float, unit: str) -> str:
     """Return how much more data would settle this pair; empty where unknown."""
-    if pair.verdict in SETTLED or pair.how == "refused":
+    if pair.verdict in SETTLED or pair.how in ("prior", "refused"):
         return ""
     if pair.needed is None:
         return "" if pair.unit == "prompts" else f"To separate them takes more than {MOST_PEOPLE} people."

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import stdtr
 from simulated_ratings import calibrated, two_models
 
-from empathy_judge.calibration.comparison.differences import Difference, differences
+from empathy_judge.calibration.comparison.differences import Difference, chances_of_best, differences
 from empathy_judge.calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
 from empathy_judge.calibration.comparison.published_models import PublishedModel
+from empathy_judge.calibration.comparison.wide_prior import HEAVIER, recorded_deviation
 from empathy_judge.calibration.estimate import Estimate, Interval, estimate_of
 from empathy_judge.calibration.prompt_fit import PromptFit
+from empathy_judge.calibration.shares.correction import NO_LEVEL
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.records import to_plain
@@ -77,6 +80,59 @@ def test_prompts_both_answered_cancel() -> None:
     assert paired.error < 0.7 * clustered.error
     pairwise = one.rated.judged[:, 2] - other.rated.judged[:, 2]
     assert paired.error == pytest.approx(pairwise.std(ddof=1) / math.sqrt(160), rel=0.02)
+
+
+def deviating(name: str, share: float, sd: float = 0.2, prompts: int = 64) -> JudgedModel:
+    """A model to whose replies the judge gives scores with this mean and standard deviation."""
+    score = share + sd * np.linspace(-1, 1, prompts) * math.sqrt(3 / prompts / (prompts + 1)) * (prompts - 1)
+    judged = np.column_stack([1 - score, 0 * score, score])
+    return replace(model_of(name, score), rated=replace(model_of(name, score).rated, judged=judged))
+
+
+def test_a_language_model_without_ratings_has_a_probability_and_no_level() -> None:
+    """Known answers: 0.37 of score is 1.85 standard deviations, at which t with 4 degrees reaches 97.6%."""
+    settings = ComparisonSettings(has_no_level=True)
+    deviation, freedom = recorded_deviation()
+    found = {
+        gap: compare(deviating("a", 0.5 + gap), deviating("b", 0.5), settings) for gap in (0.0, 0.1, 0.37)
+    }
+    for gap, pair in found.items():
+        assert pair.probability == pytest.approx(
+            stdtr(freedom, gap / (HEAVIER * 0.2 * deviation * 2**0.5)), abs=1e-6
+        )
+        assert (pair.how, pair.needed) == ("prior", None)
+        assert json.loads(json.dumps(to_plain(pair.shares)))["Good"] == {
+            "value": None,
+            "low": None,
+            "high": None,
+        }
+        assert all(map(math.isnan, pair.at_least))
+    assert [pair.verdict for pair in found.values()] == ["inconclusive", "inconclusive", "better"]
+    assert found[0.37].reverse().verdict == "worse"
+    level = compared_level(deviating("a", 0.5), settings)
+    assert (level.how, level.reason) == ("prior", NO_LEVEL) and math.isnan(level.shares["Good"].value)
+    three = [deviating(name, share) for name, share in (("a", 0.55), ("b", 0.5), ("c", 0.1))]
+    best = chances_of_best(three, settings)
+    assert best["a"] > best["b"] > 0.25 and best["c"] < 0.02
+    # Replies that the judge labels alike do not make it exact.
+    assert 0.6 < compare(deviating("a", 0.9, 0.0), deviating("b", 0.87, 0.0), settings).probability < 0.75
+    lost = replace(deviating("a", 0.86), unscored=64)
+    pair = compare(lost, deviating("b", 0.5), settings)
+    assert (pair.verdict, pair.is_withheld) == ("inconclusive", True), "counted as Bad it is worse"
+    same = replying(three[0], ["x"] * 64)
+    assert compare(same, replace(same, name="d"), settings).how == "same"
+
+
+def test_a_language_model_calls_equal_models_better_in_at_most_5_percent() -> None:
+    rng, (deviation, freedom) = np.random.default_rng(0), recorded_deviation()
+    settings = ComparisonSettings(has_no_level=True)
+    strays = deviation * 0.1 * rng.standard_t(freedom, (1000, 2))
+    pairs = [[deviating("a", 0.5 + stray, 0.1) for stray in both] for both in strays]
+    wrong = [
+        abs(compare(one, replace(other, name="b"), settings).probability - 0.5) > 0.475
+        for one, other in pairs
+    ]
+    assert 0.01 <= np.mean(wrong) <= 0.05
 
 
 def test_too_few_is_said_with_how_many_more_prompts_would_tell() -> None:

@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator
+from itertools import cycle
 from math import log
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from command_line import run, write_toml
 from servers import Answer, Call, ScriptedServer, answer_chat
 from topics import on_topic
 
+from empathy_judge.calibration.shares.correction import NO_LEVEL
+from empathy_judge.client import ModelShares
+from empathy_judge.data.readers.table_rows import read_rows
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import write_rows
 from empathy_judge.judge.base import load_judge
@@ -155,6 +159,48 @@ def test_a_server_by_its_url_gets_no_key_but_its_own(
         assert not openai.calls
         assert (server.calls[0].body["model"], done.summary.judge) == ("org/tiny", "tiny")
         assert "no probabilities for 80 of 80" in done.summary.report[0]
+
+
+def of_one(name: str, words: str) -> list[dict[str, str]]:
+    """Twenty replies of one model, which end with these words in turn."""
+    texts = [on_topic(n) for n in range(20)]
+    return [
+        {"id": f"{name}{n}", "model": name, "prompt": prompt, "response": f"{opening} {name} {end}"}
+        for n, ((prompt, opening), end) in enumerate(zip(texts, cycle(words.split("|")), strict=False))
+    ]
+
+
+def test_on_the_first_day_there_is_a_probability_and_no_level(openai: ScriptedServer) -> None:
+    good = "Bless you.|Alright.|Bless you."
+    for name, words in {"rude": "Whatever.", "kind": good, "warm": "Bless you.|Alright."}.items():
+        write_rows(Path(f"{name}.jsonl"), of_one(name, words))
+    judge = ("--judge", "openai:gpt-4o-mini")
+    shown = run("compare", "rude.jsonl", "kind.jsonl", *judge, "--out", "page", code=0)
+    assert "kind is better than rude: probability over 99%" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    for text in (shown.stdout, Path("page/report.md").read_text()):
+        assert "the judge's level is unknown" in text and "Good share" not in text and "CI" not in text
+    three = ["rude.jsonl", "kind.jsonl", "warm.jsonl"]
+    found = json.loads(run("compare", *three, *judge, "--json", code=0).stdout)
+    assert found["models"][0]["shares"]["Good"] == {"value": None, "low": None, "high": None}
+    assert len(found["ranking"]) == 2 and [*found["ranking"][1]] == ["rude"]
+    chances = {(pair["one"], pair["other"]): pair["probability"] for pair in found["pairs"]}
+    assert 0.25 < chances["kind", "warm"] < 0.75 and chances["warm", "rude"] > 0.975
+    scored = run("score", "kind.jsonl", *judge)
+    assert "The judge's own shares, not estimates of human ratings" in scored.stdout
+    assert "[" not in scored.stdout, "no interval"
+    (model,) = json.loads(run("score", "kind.jsonl", *judge, "--json").stdout)["models"]
+    assert (model["corrected"], model["refused"]) == (None, NO_LEVEL) and ModelShares.from_row(
+        model
+    ).good is None
+    # The command that is printed runs, once people have rated, and then there are levels.
+    rows = [row for name in three for _, row in read_rows(Path(name))]
+    write_rows(Path("ratings.jsonl"), rated(rows))
+    line = next(line for line in found["notes"] if "calibrate" in line)
+    run(*shlex.split(line.partition(": empathy-judge ")[2]), code=0)
+    made = next(Path("calibrations").rglob("calibration.json"))
+    found = json.loads(run("compare", *three, *judge, "--calibration", made, "--json", code=0).stdout)
+    assert found["models"][0]["shares"]["Good"]["value"] is not None
 
 
 def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: ScriptedServer) -> None:
