@@ -15,7 +15,7 @@ import numpy as np
 
 from empathy_judge.calibration.agreement import metrics
 from empathy_judge.calibration.agreement.ceiling import Ceiling, ceiling
-from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agreement
+from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agreement, independent_judges
 from empathy_judge.calibration.agreement.metrics import ReliabilityBin
 from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies, misfit
 from empathy_judge.calibration.bias import Disagreements, Finding, audit, response_facts, worst_disagreements
@@ -101,6 +101,15 @@ class Reliability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """Some replies judged several times, and how many of their labels changed."""
+
+    replies: int
+    times: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport:
     """The report on one judge, with its `calibration`."""
 
@@ -114,6 +123,8 @@ class CalibrationReport:
     runs: tuple[RunRow, ...]  # the judge, those it was compared with, baselines and people
     reliability: Reliability | None
     models: ModelFit
+    independent_judges: float  # that the judges amount to, by the correlation of their errors on models
+    repeats: Repeats | None  # where the judge was asked again
     findings: tuple[Finding, ...]
     disagreements: Disagreements
 
@@ -149,6 +160,7 @@ def calibrate(
     options: CalibrationOptions | None = None,
     notes: Sequence[str] = (),
     shipped: Calibration | None = None,
+    repeats: Repeats | None = None,
 ) -> CalibrationReport:
     """Calibrate the first judge against human ratings, and compare all judges.
 
@@ -222,6 +234,8 @@ def calibrate(
         ),
         reliability=_reliability(paired),
         models=model_fit,
+        independent_judges=independent_judges([item.levels for item in agreements]),
+        repeats=repeats,
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )

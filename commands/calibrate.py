@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
 
 if TYPE_CHECKING:
-    from empathy_judge.calibration.fit import CalibrationReport
+    from empathy_judge.calibration.fit import CalibrationReport, Repeats
     from empathy_judge.data.judgments import Judged
     from empathy_judge.data.rating_files.sheet import SheetOptions
     from empathy_judge.judge.scoring import Watch
@@ -38,6 +39,12 @@ INCONCLUSIVE = 3
 )
 @options.max_cost_option
 @options.fresh_option
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Ask the first judge N times about 30 of RESPONSES, and print how many labels change.",
+)
 @click.option("--out", type=FILE, help="Output folder.  [default: calibrations/<run>]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
@@ -132,6 +139,7 @@ def fit_judges(
     dimension: str | None = None,
     max_cost: float | None = None,
     fresh: bool = False,
+    repeat: int | None = None,
     out: Path | None = None,
     watch: "Watch" = options.watch_scoring,
     on_read: Callable[[Sequence[str]], object] = say_notes,
@@ -143,17 +151,20 @@ def fit_judges(
     from empathy_judge.data.rating_files.rated_inputs import read_rated_judges
     from empathy_judge.data.rating_files.sheet import read_sheet
     from empathy_judge.data.records import LABELS
-    from empathy_judge.judge.base import WEIGHTS
+    from empathy_judge.judge.base import DEFAULT, WEIGHTS
     from empathy_judge.judge.scoring import score_files
     from empathy_judge.reports.calibration.calibration_page import default_folder, write_report
     from empathy_judge.reports.calibration.verdict import refuse_part
 
-    scale = reading.scale or LABELS
+    scale, repeats = reading.scale or LABELS, None
     files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
     runs = [path for path in judged if path not in files]
     if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
         # Read before any call: a wrong scale is found in a second.
         read_sheet(ratings, replace(reading, dimension=dimension or reading.dimension))
+        if repeat:
+            repeats, spent = _repeat(files, judges[0] if judges else DEFAULT, repeat, max_cost, on_read)
+            max_cost = None if max_cost is None else max_cost - spent
         scored = score_files(
             files,
             judges=judges,
@@ -164,6 +175,8 @@ def fit_judges(
             on_read=on_read,
         )
         runs = [*scored.runs, *runs]
+    elif repeat:
+        raise UserError("--repeat: pass the files of replies instead of runs")
     if judges and not files and all(path.is_dir() for path in runs):
         raise UserError("--judge: not with runs, which are scored already; pass the files of replies instead")
     reading = replace(reading, dimension=dimension or judged_dimension(runs))
@@ -183,6 +196,7 @@ def fit_judges(
         options=fit.CalibrationOptions(scale=inputs.scale, dimension=reading.dimension),
         notes=inputs.notes,
         shipped=read_calibration(shipped) if shipped.exists() else None,
+        repeats=repeats,
     )
     folder = out or default_folder(report)
     written = write_report(report, folder)
@@ -190,3 +204,25 @@ def fit_judges(
         write_calibration(folder / CALIBRATION_FILE, report.calibration)
         written = [folder / CALIBRATION_FILE, *written]
     return FittedJudges(report=report, judges=inputs.judges, runs=runs, files=files, written=written)
+
+
+def _repeat(
+    files: Sequence[Path],
+    name: str,
+    times: int,
+    max_cost: float | None,
+    on_read: Callable[[Sequence[str]], object],
+) -> "tuple[Repeats, float]":
+    """Ask a judge several times about some replies; return how many labels changed, and the cost."""
+    from empathy_judge.data.storage import find_sources
+    from empathy_judge.data.tables import notice_unit
+    from empathy_judge.judge.base import load_judge
+    from empathy_judge.judge.budget import Budget
+    from empathy_judge.judge.repeats import describe_repeats, draw_replies, repeat_judgments
+
+    judge = load_judge(name, unit=notice_unit(find_sources(files)))
+    judge.use_budget(Budget(max_cost))
+    replies = draw_replies(files, unit=judge.unit)
+    on_read([describe_repeats(judge, replies, times)])
+    with closing(judge):
+        return repeat_judgments(judge, replies, times), judge.spent

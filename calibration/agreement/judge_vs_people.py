@@ -6,7 +6,8 @@ also raises a mean of absolute errors, once in the value and once more in the dr
 upward.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from empathy_judge.calibration.bootstrap import Draws, Sampled, ratio
 from empathy_judge.calibration.cluster import cluster_sums
 from empathy_judge.calibration.estimate import Estimate, Floats, Integers
 from empathy_judge.calibration.pairing import Cluster, Paired
+from empathy_judge.calibration.shares.transport import LEAST_MODELS
 from empathy_judge.data.judgments import first_number
 from empathy_judge.data.records import LABELS
 
@@ -40,12 +42,16 @@ class LevelError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelErrors:
-    """Several models, the one people found best first; errors are absolute, `tau` is Kendall's."""
+    """Several models, the one people found best first; errors are absolute, `tau` is Kendall's.
+
+    `slope` is that of the judge's levels on people's: the part of people's gap between models that it shows.
+    """
 
     models: tuple[LevelError, ...]
     mean_error: Estimate
     worst_error: Estimate
     tau: Estimate
+    slope: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +160,7 @@ def level_errors(
         return Sampled(float(values[0]), values[1:], bootstrap.leaves_one_out(drawn))
 
     tau = sampled(metrics.kendall(by_people, by_judge))
+    slope = sampled(_slopes(by_people, by_judge, float((people_errors**2).mean())))
     levels = [
         LevelError(
             model=str(name),
@@ -171,4 +178,35 @@ def level_errors(
         worst_error=sampled(np.abs(errors).max(axis=1)).estimate(low=0.0),
         # Clusters left out one by one give no interval of an order.
         tau=Estimate(tau.value, None) if tau.is_left_out else tau.estimate(),
+        slope=slope.estimate(),
     )
+
+
+def _slopes(people: Floats, judge: Floats, noise: float) -> Floats:
+    """Return the slope of the judge's levels on people's in the data and in each draw.
+
+    The ratings' noise, which draws have twice, would flatten it: it is taken off the variance of people's
+    levels. Undefined with few models, or where noise is most of that variance.
+    """
+    count = people.shape[1]
+    apart = people - people.mean(axis=1, keepdims=True)
+    product = (apart * judge).sum(axis=1) / max(1, count - 1)
+    squares = (apart**2).sum(axis=1) / max(1, count - 1)
+    known = squares - noise * np.where(np.arange(len(people)), 2, 1)
+    is_seen = count >= LEAST_MODELS and known[0] > noise
+    return ratio(product, np.maximum(known, squares / 4)) if is_seen else np.full(len(people), np.nan)
+
+
+def independent_judges(judges: Sequence[LevelErrors]) -> float:
+    """Return how many judges with independent errors so many amount to: n / (1 + (n - 1) r) (Kish 1965).
+
+    r is the mean correlation of their errors on the models that all have judged. Undefined with few models.
+    """
+    errors = [{item.model: item.error.value for item in judge.models} for judge in judges]
+    names = sorted(set.intersection(*(set(item) for item in errors)))
+    table = np.array([[item[name] for name in names] for item in errors])
+    if len(errors) < 2 or len(names) <= LEAST_MODELS or not table.std(axis=1).all():
+        return math.nan
+    count = len(errors)
+    mean = (np.corrcoef(table).sum() - count) / (count * (count - 1))
+    return float(count / (1 + (count - 1) * max(0.0, mean)))

@@ -4,7 +4,6 @@ Recorded language models deviate from people, on one model, by Student's t times
 standard deviation within that model. `recorded.json` has both constants. The judge's level is unknown.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from functools import cache
@@ -16,6 +15,7 @@ import numpy as np
 from empathy_judge.calibration.comparison.judged_models import JudgedModel, score_contrast
 from empathy_judge.calibration.estimate import Floats
 from empathy_judge.calibration.shares.transport import DRAWS
+from empathy_judge.data.runs import read_object
 
 RECORDED: Final = Path(__file__).parents[1] / "recorded.json"
 HEAVIER: Final = 1.03  # than one t of this scale, for the tails of the difference of two
@@ -25,7 +25,7 @@ LEAST_SD: Final = 0.1  # of scores from 0 to 1: replies that the judge all label
 @cache
 def recorded_deviation() -> tuple[float, float]:
     """Return the scale of recorded judges' deviations, in their standard deviations, and the freedom of t."""
-    row = json.loads(RECORDED.read_text(encoding="utf-8"))
+    row = read_object(RECORDED)
     return float(row["deviation"]), float(row["freedom"])
 
 

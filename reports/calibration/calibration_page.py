@@ -20,6 +20,7 @@ from empathy_judge.reports.calibration.verdict import (
     refuse_part,
     say_answers,
     say_choice,
+    say_effect,
     say_headline,
     say_verdict,
 )
@@ -126,7 +127,9 @@ def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
     """Print the table of judges below the first sentence of the verdict; with several judges no answers."""
     screen = open_screen()
     choice = say_choice(report)
-    for number, sentence in enumerate([*choice, say_headline(report)] if choice else say_verdict(report)):
+    for number, sentence in enumerate(
+        [*choice, say_headline(report), say_effect(report)] if choice else say_verdict(report)
+    ):
         if number == 1:
             print_tables(sections.judges_section(report).tables, screen)
         lines = textwrap.wrap(printable(sentence), max(40, min(screen.width, 100) - 2))

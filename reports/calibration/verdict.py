@@ -12,7 +12,7 @@ from empathy_judge.calibration.shares.transport import LEAST_MODELS, CalibratedM
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.records import NOUNS
 from empathy_judge.data.rubric import in_words
-from empathy_judge.data.text import listed, money, number, show
+from empathy_judge.data.text import interval, listed, money, number, show
 
 NAMED = 4  # of several biases or models
 STEPS = 3  # to take next
@@ -63,14 +63,15 @@ def choose_judge(report: CalibrationReport) -> RunRow | None:
 
 
 def say_choice(report: CalibrationReport) -> list[str]:
-    """Return in one sentence which of several judges to choose."""
+    """Return which of several judges to choose, and how many independent ones they amount to."""
     judges = [run for run in report.runs if run.kind == "judge"]
     if len(judges) < 2:
         return []
     chosen, within = choose_judge(report), _best_judges(report)
     if chosen is None:
         return [
-            f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}."
+            f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}.",
+            *_say_independent(report),
         ]
     best, *others = within
     if chosen is not best:
@@ -83,7 +84,8 @@ def say_choice(report: CalibrationReport) -> list[str]:
     else:
         rest = "all other judges agree significantly less"
     kappa = show(_kappa(best, report))
-    return [f"{best.name} agrees with your raters best (weighted kappa {kappa}); {rest}."]
+    choice = f"{best.name} agrees with your raters best (weighted kappa {kappa}); {rest}."
+    return [choice, *_say_independent(report)]
 
 
 def _kappa(run: RunRow, report: CalibrationReport) -> Estimate:
@@ -129,10 +131,11 @@ def _headline(report: CalibrationReport) -> str:
 
 
 def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
-    """Return four questions, each with its answer."""
+    """Return the questions, each with its answer."""
     answers = {
         "Can I use it?": [_say_use(report), say_ceiling(report)],
         "For which models?": [_say_models(report)],
+        "What does it do?": [say_effect(report)],
         "Where does it fail?": [_say_levels(report), _say_bias(report), _say_missing(report)],
         "What next?": _next_steps(report),
     }
@@ -216,6 +219,32 @@ def _say_levels(report: CalibrationReport) -> str:
         f"Its own {_level(report)} deviates by {mean} on average and {worst} at worst over these "
         f"{len(levels.models)} models{order}."
     )
+
+
+def say_effect(report: CalibrationReport) -> str:
+    """Return how much of people's gap between models the judge shows, and how often it says Good."""
+    levels, repeats = report.agreement.levels, report.repeats
+    names = {"judge": "", "people": ""}
+    for name in names:
+        mean = sum(getattr(item, name) * item.ratings for item in levels.models) / report.data.ratings
+        names[name] = f"{mean:.0%} Good" if report.data.has_shares else f"{mean:.2f} on average"
+    verb = "calls" if report.data.has_shares else "rates"
+    said = [f"It {verb} {names['judge']} where people {verb[:-1]} {names['people']}."]
+    if ends := levels.slope.interval:
+        size = f"{number(levels.slope.value, 1)} {interval(ends.low, ends.high, 1)}"
+        gap = f"people's gap between these {len(levels.models)} models"
+        said[:0] = [f"It exaggerates {gap} {size} times." if ends.low > 1 else f"It shows {size} of {gap}."]
+    if repeats:
+        part = f"{repeats.changed / repeats.replies:.0%} of {repeats.replies} labels"
+        said.append(f"Asked {repeats.times} times, it changed {part}.")
+    return " ".join(said)
+
+
+def _say_independent(report: CalibrationReport) -> Iterator[str]:
+    """Yield how many independent judges several amount to, where that is known."""
+    count, found = sum(run.kind == "judge" for run in report.runs), report.independent_judges
+    if isfinite(found):
+        yield f"By their errors on models, the {count} judges count as about {found:.1f} independent ones."
 
 
 def _new_models(report: CalibrationReport) -> NewModels | None:

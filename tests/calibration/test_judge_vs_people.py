@@ -10,9 +10,16 @@ from scipy import stats
 from scipy.special import logit
 from sklearn import metrics
 
-from empathy_judge.calibration.agreement.judge_vs_people import agreement
+from empathy_judge.calibration.agreement.judge_vs_people import (
+    LevelErrors,
+    agreement,
+    independent_judges,
+    level_errors,
+)
 from empathy_judge.calibration.agreement.metrics import unseen_variance
+from empathy_judge.calibration.bootstrap import replicate_clusters
 from empathy_judge.calibration.cluster import contrast
+from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.pairing import Paired
 from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.records import to_plain
@@ -57,6 +64,44 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
         assert estimate.interval.low <= estimate.value <= estimate.interval.high, name
     assert {level.model for level in found.levels.models} == {"ada", "bea", "cyd"}
     json.dumps(to_plain(found), allow_nan=False)
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.8])
+def test_the_part_of_peoples_gap_between_models_that_the_judge_shows(slope: float) -> None:
+    """Known answers, also where the noise of few ratings would flatten the slope."""
+    rng, people, values, hits = np.random.default_rng(0), np.linspace(0.35, 0.65, 7), [], []
+    model = np.repeat(np.arange(7), 100)
+    for _ in range(60):
+        said = (rng.random(700) < people[model]).astype(float)
+        judge = 0.5 + slope * (people[model] - 0.5)
+        clusters = np.arange(700) % 28
+        found = level_errors(model, said, judge, clusters, replicate_clusters(28, rng=rng, draws=200)).slope
+        if found.interval:
+            values.append(found.value)
+            hits.append(found.interval.low <= slope <= found.interval.high)
+    assert len(values) > 40 and np.median(values) == pytest.approx(slope, rel=0.1)
+    assert np.mean(hits) > 0.85
+    few = level_errors(model[:200], said[:200], judge[:200], clusters[:200], np.ones((2, 28)))
+    assert math.isnan(few.slope.value), "two models"
+
+
+def test_judges_that_err_alike_count_as_one() -> None:
+    rng = np.random.default_rng(0)
+    levels = agreement(some_paired(0, 300), rng=rng, draws=20).levels
+
+    def judge(errors: np.ndarray) -> LevelErrors:
+        named = zip("abcdefgh", errors, strict=True)
+        rows = [replace(levels.models[0], model=name, error=Estimate(error, None)) for name, error in named]
+        return replace(levels, models=tuple(rows))
+
+    errors = rng.normal(size=(3, 8))
+    errors -= errors.mean(axis=1, keepdims=True)
+    apart = np.linalg.qr(errors.T)[0].T
+    assert independent_judges([judge(item) for item in apart]) == pytest.approx(3)
+    assert independent_judges([judge(apart[0]), judge(2 * apart[0] + 0.1)]) == pytest.approx(1)
+    half = [judge(apart[0]), judge(apart[0] + math.sqrt(3) * apart[1])]  # they correlate at 0.5
+    assert independent_judges(half) == pytest.approx(2 / 1.5)
+    assert math.isnan(independent_judges([levels, levels])), "three models"
 
 
 def test_means_by_model_on_any_scale() -> None:

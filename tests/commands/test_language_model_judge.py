@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle
 from math import log
@@ -234,6 +235,7 @@ def test_several_judges_are_calibrated_at_once_and_one_is_chosen(openai: Scripte
         assert table["tiny"]["metrics"]["exact"]["value"] == pytest.approx(1 - len(changed) / 400)
         assert found["verdict"][0].startswith("gpt-4o-mini agrees with your raters best")
         assert found["verdict"][0].endswith("tiny is within its confidence interval and free.")
+        assert "the 3 judges count as about" in found["verdict"][1]
         printed = shlex.split(done.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
         run(*printed, code=0)
         (report,) = Path("calibrations").glob("*/report.json")
@@ -298,3 +300,30 @@ def test_each_reply_is_paid_for_once_in_all_runs_of_a_folder(openai: ScriptedSer
     calls, _ = count(*fresh, "--max-cost", 0.0006, code=5)
     rest, said = count(*fresh)
     assert 0 < calls < 24 and calls + rest == 24 and f"reused {calls} of 24 judgments" in said
+
+
+def test_repeat_counts_the_labels_that_change(openai: ScriptedServer) -> None:
+    """The model changes its mind about every reply that it calls Okay, and the judge by length never."""
+    rows = replies(10)
+    write_rows(Path("replies.jsonl"), rows)
+    write_rows(Path("ratings.jsonl"), rated(rows))
+    seen: Counter[str] = Counter()
+
+    def script(call: Call) -> Answer:
+        seen[call.text] += 1
+        is_changed = rating_of(call.text) == "Okay" and seen[call.text] % 2
+        return answer_chat(call, text="Good" if is_changed else rating_of(call.text))
+
+    openai.script = script
+    words = ("calibrate", "replies.jsonl", "ratings.jsonl", "--repeat", 3)
+    done = run(*words, "--judge", "openai:gpt-4o-mini", "--max-cost", 1)
+    assert "30 replies 3 times for --repeat; cost at most about $" in " ".join(done.stderr.split())
+    assert len(openai.calls) == 90 + 40, "asked afresh"
+    report = json.loads(next(Path("calibrations").rglob("report.json")).read_text())
+    repeats, okay = report["repeats"], sum(rating_of(row["response"]) == "Okay" for row in rows)
+    assert (repeats["replies"], repeats["times"]) == (30, 3) and okay - 10 <= repeats["changed"] <= okay
+    part = f"{repeats['changed'] / 30:.0%}"
+    assert f"Asked 3 times, it changed {part} of 30 labels." in " ".join(done.stdout.split())
+    assert "it changed 0% of 30 labels" in " ".join(run(*words, "--judge", "length").stdout.split())
+    refused = run("calibrate", next(Path("runs").iterdir()), "ratings.jsonl", "--repeat", 3, code=2)
+    assert "pass the files of replies" in refused.stderr

@@ -34,7 +34,7 @@ ORDER = (
     *("verdict", "judges", "confusion", "disagreements"),
     *("agreement", "models", "bias", "reliability", "reading", "misuse", "provenance"),
 )
-QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
+QUESTIONS = ("Can I use it?", "For which models?", "What does it do?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
