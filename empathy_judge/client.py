@@ -156,7 +156,7 @@ class JudgeClient:
 
     `name` is a judge as in `empathy-judge score --judge`, loaded once. With `url`, or the variable
     EMPATHY_JUDGE_URL, a server is asked, which has its own judge. `key`, or the variable EMPATHY_JUDGE_KEY,
-    is the server's. Threads may share a client.
+    is the server's, and `timeout` the seconds for a whole answer. Threads may share a client.
 
         judge = JudgeClient()
         print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
