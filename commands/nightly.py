@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from empathy_judge.commands.shared.options import FILE, device_option, interruptible, say, say_next
+from empathy_judge.commands.shared.options import FILE, device_option, interruptible, say, say_next, say_notes
 
 
 @click.command()
@@ -54,6 +54,7 @@ def nightly(
             night=name,
             clock=lambda: fixed or began + timedelta(seconds=monotonic() - start),
             again=again,
+            announce=say_notes,
         )
     print_night(finished, settings, as_json=as_json)
     if not as_json and settings.dashboard:

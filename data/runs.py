@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -332,13 +333,13 @@ def find_known(folder: Path, plan: RunPlan) -> Path | None:
     return None
 
 
-def find_judgments(plan: RunPlan, root: Path, wanted: Collection[str]) -> dict[str, Judgment]:
+def find_judgments(plan: RunPlan, roots: Iterable[Path], wanted: Collection[str]) -> dict[str, Judgment]:
     """Return the scored judgments by this judge of `wanted` identities, those of the newest run first.
 
-    They are from every run in `root` or a folder in it, finished or not.
+    They are from every run in one of `roots` or a folder in it, finished or not.
     """
     found: dict[str, Judgment] = {}
-    for run in _find_runs(root.rglob("plan.json"), plan):
+    for run in _find_runs(chain.from_iterable(root.rglob("plan.json") for root in roots), plan):
         for path in (run / "judgments.jsonl", run / "journal.jsonl"):
             if path.exists() and len(found) < len(wanted):
                 for item in read_judgments(path, on_bad=lambda bad: None):

@@ -208,7 +208,7 @@ class ScoringRequest:
     skip_invalid: bool = False
     seed: int = 0
     engine: Callable[..., None] = score_exchanges
-    runs: Path | None = Path("runs")  # runs whose judgments by a server are reused, if any
+    runs: Sequence[Path] = (Path("runs"), Path("nights"))  # where a server's judgments are reused from
 
     def exchanges(self, on_bad: Callable[[BadRow], None]) -> tables.Exchanges:
         """Read the exchanges; `on_bad` gets the rows to skip, if these may be skipped."""
@@ -242,8 +242,8 @@ class ScoringPlan:
 
     def find_judgments(self) -> dict[str, Judgment]:
         """Return what runs have of the judgments to make, by identity; only this run if it is a fresh one."""
-        root = self.folder if self.request.runs is None or runs.is_fresh(self.folder) else self.request.runs
-        return runs.find_judgments(self.plan, root, {identity for _, identity in self.read()})
+        roots = (self.folder,) if runs.is_fresh(self.folder) else self.request.runs
+        return runs.find_judgments(self.plan, roots, {identity for _, identity in self.read()})
 
     def left(self) -> Iterator[Exchange]:
         """Yield the exchanges to ask for."""

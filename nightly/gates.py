@@ -42,11 +42,13 @@ EXIT_CODES: Final[Mapping[Outcome, int]] = {
     "pass": 0,
     "skipped": 0,
     "inconclusive": 3,
+    "not calibrated": 4,
     "stale": 4,
     "failed": 5,
     "regression": 1,
 }
 NAMED_EMOTIONS: Final = 3
+NOT_CALIBRATED: Final = "not calibrated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,8 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if result.is_unresponsive:
         return _result(gate, model, "regression", str(result.refused))
     if model.stale:
+        if model.stale.startswith(NOT_CALIBRATED):
+            return _result(gate, model, NOT_CALIBRATED, model.stale.removeprefix(f"{NOT_CALIBRATED}: "))
         return _result(gate, model, "stale", model.stale)
     change = model.changes.get(gate.subject)
     if change is None or gate.label not in change.figures:

@@ -10,9 +10,10 @@
 Each folder is resumed, and a complete one is not run again.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,11 +34,14 @@ from empathy_judge.judge.explanation import explain
 from empathy_judge.judge.llm.answers import OUT_OF_TOKENS
 from empathy_judge.judge.llm.responder import RESPONSES, Responder, respond_to, say_counts
 from empathy_judge.judge.scoring import ScoringRequest, SummarizedRun, plan_run, score_file
-from empathy_judge.nightly.config import NIGHT, ModelEntry, NightlyConfig
+from empathy_judge.nightly.config import NIGHT, SAMPLE_ANCHORS, ModelEntry, NightlyConfig
+from empathy_judge.nightly.gates import NOT_CALIBRATED
 from empathy_judge.nightly.schema import AnchorResult, JudgedResponse, ModelResult
 from empathy_judge.reports.progress import progress
 
 Clock = Callable[[], datetime]
+Announce = Callable[[Sequence[str]], object]
+LLM_ANCHORS: Final = 48  # of the samples: a shift of 10 points is nearly always found, one of 5 suspected
 CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
 
 
@@ -57,6 +61,8 @@ class NightSetup:
     budget: Budget
     clock: Clock
     again: bool
+    announce: Announce
+    reused: Sequence[Path]  # the folders of runs whose judgments by a server are reused
 
     @property
     def judge_key(self) -> tuple[str, str]:
@@ -83,7 +89,9 @@ class MeasuredModel:
     folder: Path
 
 
-def set_up_night(config: NightlyConfig, night: str, *, started: str, clock: Clock, again: bool) -> NightSetup:
+def set_up_night(
+    config: NightlyConfig, night: str, *, started: str, clock: Clock, again: bool, announce: Announce
+) -> NightSetup:
     """Load the judge and its calibration as of that night, with one budget for all endpoints."""
     judge = load_judge(config.judge, unit=config.unit)
     budget = Budget(config.max_cost)
@@ -92,11 +100,14 @@ def set_up_night(config: NightlyConfig, night: str, *, started: str, clock: Cloc
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
         if correction.calibration is None and config.calibration != NONE:
-            stale = 'not calibrated: run `calibrate`, or set calibration = "none" in the config'
+            stale = f'{NOT_CALIBRATED}: run `calibrate`, or set calibration = "none" in the config'
     except StaleCalibration as error:  # the night runs without it and reports it
         stale = str(error)
         correction = CalibrationChoice(calibration=None, note=stale)
-    return NightSetup(config, night, started, judge, correction, stale, budget, clock, again)
+    reused = (config.runs, config.path.parent / "runs")
+    return NightSetup(
+        config, night, started, judge, correction, stale, budget, clock, again, announce, reused
+    )
 
 
 def date_of(night: str, clock: Clock) -> date:
@@ -138,12 +149,19 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
 
 
 def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]:
-    """Return the judgments of the anchors and their cost; a local judge scores them once for all nights."""
-    path = setup.config.anchors
+    """Return the judgments of the anchors and their cost; a local judge scores them once for all nights.
+
+    A server is asked every night, but for fewer of the samples: its judge may have changed.
+    """
+    path, folder, limit = setup.config.anchors, setup.config.runs, None
     if path is None:
         return (), 0.0
-    folder = setup.folder if setup.judge.endpoints else setup.config.runs
-    run = score_responses(path, setup, folder / "anchors", "the anchors")
+    if setup.judge.endpoints:
+        setup, folder = replace(setup, reused=()), setup.folder
+        limit = LLM_ANCHORS if path == SAMPLE_ANCHORS else None
+        count = sum(1 for _ in islice(read_exchanges(path), limit))
+        setup.announce([f"{count:,} anchors are asked every night, to detect drift of the judge"])
+    run = score_responses(path, setup, folder / "anchors", "the anchors", limit=limit)
     digest = digest_file(path)[:16]
     results = tuple(
         AnchorResult(anchors=digest, item=item.id, score=item.score, **chances(item))
@@ -198,8 +216,14 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
     return done.folder / RESPONSES, done.manifest
 
 
-def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> SummarizedRun:
+def score_responses(
+    responses: Path, setup: NightSetup, folder: Path, who: str, *, limit: int | None = None
+) -> SummarizedRun:
     """Score a file with tonight's judge; a complete run is read from its folder."""
+
+    def announce(notes: Sequence[str]) -> None:
+        setup.announce([f"{who}: {note}" for note in notes])
+
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
     with progress(f"scoring {who}", "scored") as on_progress:
         request = ScoringRequest(
@@ -207,8 +231,10 @@ def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) 
             judge=setup.judge,
             out=folder / f"judged-{plan.digest[:8]}",
             calibration=setup.correction,
+            limit=limit,
+            runs=setup.reused,
         )
-        run = score_file(request, on_progress=on_progress)
+        run = score_file(request, on_progress=on_progress, on_read=announce)
     if not run.summary.judged:
         reasons = {reason: n for model in run.models for reason, n in model.unscored.items()}
         if count := run.summary.flagged["count"]:

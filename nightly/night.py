@@ -38,7 +38,12 @@ BUSY: Final = "another process is running this night; wait until it is done"
 
 
 def run_night(
-    config: NightlyConfig, *, night: str, clock: measure.Clock, again: bool = False
+    config: NightlyConfig,
+    *,
+    night: str,
+    clock: measure.Clock,
+    again: bool = False,
+    announce: measure.Announce = lambda notes: None,
 ) -> FinishedNight:
     """Run or resume a night, or read it from the history; `again` scores it again and replaces it."""
     with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
@@ -52,7 +57,9 @@ def run_night(
             is_new = False
         else:
             started = there.started if there is not None else clock().isoformat()
-            setup = measure.set_up_night(config, night, started=started, clock=clock, again=again)
+            setup = measure.set_up_night(
+                config, night, started=started, clock=clock, again=again, announce=announce
+            )
             record, pinned = make_record(history, setup)
             is_new = history.add_night(record, pinned=pinned, instead=there is not None)
         stored = history.night(config.name, night)  # a night prints the same whenever it is asked for
@@ -70,6 +77,10 @@ def make_record(history: History, setup: measure.NightSetup) -> tuple[schema.Nig
     check_baseline(history, setup)
     anchors, anchors_cost = measure.measure_anchors(setup)
     earlier = read_earlier(history, setup)
+    past = [then.record for item in earlier.values() for then in item.past.values()]
+    shifts = [judge_shift(anchors, before=then, min_drift=config.min_judge_drift) for then in past]
+    if any(shift.moved or shift.suspected for shift in shifts):
+        setup = replace(setup, reused=())  # saved judgments are of the judge before it changed
     measured: dict[str, measure.MeasuredModel] = {}
     failed: dict[str, str] = {}
     for entry in config.models:

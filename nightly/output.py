@@ -12,13 +12,15 @@ from empathy_judge.data.text import listed, number, points, printable
 from empathy_judge.judge.llm.responder import say_counts
 from empathy_judge.nightly.changes import describe_variation, name_nights
 from empathy_judge.nightly.config import NightlyConfig
-from empathy_judge.nightly.gates import AGAINST, EXIT_CODES, gravest
+from empathy_judge.nightly.gates import AGAINST, EXIT_CODES, NOT_CALIBRATED, gravest
 from empathy_judge.nightly.history import show_place
 from empathy_judge.nightly.schema import FINE, GateResult, ModelResult, NightRecord
 from empathy_judge.reports.outputs import CheckOutcome, append_summary, print_command
 from empathy_judge.reports.page import Cell, Page, Section, Table, name_ends, share_cells
 
-COMMANDS: Final = {"regression": "error", "failed": "error", "stale": "warning", "inconclusive": "warning"}
+COMMANDS: Final = {"regression": "error", "failed": "error"} | dict.fromkeys(
+    ("stale", "not calibrated", "inconclusive"), "warning"
+)
 FINDING_KEYS: Final = ("model", "limit", "outcome", "sentence", "value", "low", "high", "emotions")
 QUIET: Final = "neither shown"  # a change not worth a sentence
 NAMED: Final = 4  # models in a sentence
@@ -134,7 +136,8 @@ def sentences(record: NightRecord) -> list[str]:
     if moved := record.judge_moved:
         lines.append(f"{moved[0].upper()}{moved[1:]}.")
     if record.stale:
-        lines.append(f"Stale: {record.stale}.")
+        is_new = record.stale.startswith(NOT_CALIBRATED)
+        lines.append(f"{record.stale.capitalize()}." if is_new else f"Stale: {record.stale}.")
     elif counts["stale"]:
         lines.append(
             f"{counts['stale']} gates are stale: calibrate again, and set a night of this judge as baseline."

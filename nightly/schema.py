@@ -12,7 +12,7 @@ from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit
 from empathy_judge.data.records import REPLY
 
 Kind = Literal["max_drop", "good_share_drop", "bad_share_rise", "max_cost", "max_unscored"]
-Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
+Outcome = Literal["pass", "skipped", "inconclusive", "not calibrated", "stale", "failed", "regression"]
 Against = Literal["baseline", "last night"]
 Label = Literal["good", "bad"]
 FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")

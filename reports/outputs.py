@@ -20,9 +20,12 @@ MOST_SUMMARY: Final = 900_000  # bytes; GitHub shows none of a step's summary th
 NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # The runner of GitHub Actions obeys a line that starts with :: after white space, and ##[ anywhere.
 COMMAND: Final = re.compile(r"(?:\A|(?<=[\r\n]))[^\S\r\n]*:(?=:)|##(?=\[)")
-TAGS: Final = {"regression": "failure", "failed": "error", "stale": "error"} | dict.fromkeys(
-    ("inconclusive", "skipped"), "skipped"
-)
+TAGS: Final = {
+    "regression": "failure",
+    "failed": "error",
+    "stale": "error",
+    "not calibrated": "error",
+} | dict.fromkeys(("inconclusive", "skipped"), "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ POOLED_NIGHTS: Final = 7  # one night has few prompts of an emotion
 FOUND_NIGHTS: Final = 60  # nights of which more than regressions is shown
 LOGGED: Final = 100  # findings listed for a model
 # The order of models on the first page.
-RANKS: Final = ("regression", "failed", "fell", "stale", "inconclusive", "", "not run")
+RANKS: Final = ("regression", "failed", "fell", "stale", "not calibrated", "inconclusive", "", "not run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -327,3 +327,41 @@ def test_repeat_counts_the_labels_that_change(openai: ScriptedServer) -> None:
     assert "it changed 0% of 30 labels" in " ".join(run(*words, "--judge", "length").stdout.split())
     refused = run("calibrate", next(Path("runs").iterdir()), "ratings.jsonl", "--repeat", 3, code=2)
     assert "pass the files of replies" in refused.stderr
+
+
+def test_a_night_pays_for_its_anchors_and_for_what_no_run_has() -> None:
+    level = {"Good": 0.8}
+
+    def script(call: Call) -> Answer:
+        answer = answer_chat(call, text="Good")
+        rest = (1 - level["Good"]) / 2
+        top = [{"token": item, "logprob": log(level.get(item, rest))} for item in LABELS]
+        token = {"token": "Good", "logprob": log(level["Good"]), "top_logprobs": top}
+        answer.body["choices"][0]["logprobs"] = {"content": [token]}
+        return answer
+
+    rows = replies(12)
+    write_rows(Path("both.jsonl"), rows)
+    write_rows(Path("anchors.jsonl"), [{"prompt": f"p{n}", "response": f"r{n}"} for n in range(6)])
+    models = "".join(f"[[models]]\nname = '{name}'\nresponses = 'both.jsonl'\n" for name in "ab")
+    about = "judge = 'judge.toml'\nanchors = 'anchors.jsonl'\ndashboard = false\n"
+    Path("n.toml").write_text(f"{about}{models}[gates]\ngood_share_drop = 5\n")
+    with ScriptedServer(script) as server:
+        write_toml("judge.toml", kind="prompted", mode="label", model="gpt-4o-mini", base_url=server.base_url)
+
+        def count(*words: object) -> tuple[int, str]:
+            before, done = len(server.calls), run(*words)
+            return len(server.calls) - before, done.output
+
+        assert count("score", "both.jsonl", "--judge", "judge.toml", "--limit", 24)[0] == 24
+        calls, said = count("nightly", "n.toml", "--night", "n1")
+        assert calls == 6 + 12, "the anchors, and what the limit left out"
+        assert "6 anchors are asked every night" in said and "the anchors: prompted: 6 replies cost" in said
+        assert "a: prompted: reused 6 of 12 judgments; 6 asked" in said
+        assert "Not calibrated: run `calibrate`" in said and "stale" not in said.lower()
+        assert count("score", "both.jsonl", "--judge", "judge.toml")[0] == 12, (
+            "what the night paid for is free"
+        )
+        assert count("nightly", "n.toml", "--night", "n2")[0] == 6
+        level["Good"] = 0.5
+        assert count("nightly", "n.toml", "--night", "n3")[0] == 6 + 24, "the judge changed"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from empathy_judge.data.files import locked
 from empathy_judge.nightly.changes import judge_shift
 from empathy_judge.nightly.config import read_config
 from empathy_judge.nightly.history import open_history
+from empathy_judge.nightly.measure import LLM_ANCHORS
 from empathy_judge.nightly.night import run_night
 from empathy_judge.nightly.output import FinishedNight, sentences
 from empathy_judge.nightly.schema import AnchorResult
@@ -261,7 +263,7 @@ def test_a_calibration_that_is_missing_is_said_and_the_night_is_kept(tmp_path: P
     ran = run_night(read_config(path), night="n1", clock=lambda: NOW)
     assert ran.exit_code == 4
     cost, drop = ("ann", "max_cost"), ("ann", "good_share_drop against baseline")
-    assert outcomes(ran) == {cost: "pass", drop: "stale"}
+    assert outcomes(ran) == {cost: "pass", drop: "not calibrated"}
     assert ran.record.models[0].raw["Good"].interval is not None
     assert any('or set calibration = "none" in the config' in said for said in sentences(ran.record))
 
@@ -293,6 +295,22 @@ def test_a_judge_that_may_have_moved(noise: float, expected: tuple[bool, bool]) 
     moved = [level + step + noise * (-1) ** (at // 2) for at, level in enumerate(levels)]
     shift = judge_shift(anchors(*moved), before=before, min_drift=0.01)
     assert (shift.moved is not None, shift.suspected is not None) == expected
+
+
+def test_the_sampled_anchors_find_a_shift_that_could_fail_a_gate() -> None:
+    # Answers that vary by 8 points; a gate of 5 points fails by the judge alone from about 10 points on.
+    rng, found = np.random.default_rng(1), {}
+    before = replace(make_night(), anchors=anchors(*[0.6] * LLM_ANCHORS))
+    for drop in (0.0, 0.05, 0.1):
+        shifts = [
+            judge_shift(
+                anchors(*(0.6 - drop + rng.normal(0, 0.08, LLM_ANCHORS))), before=before, min_drift=0.01
+            )
+            for _ in range(200)
+        ]
+        moved = fmean(item.moved is not None for item in shifts)
+        found[drop] = moved, moved + fmean(item.suspected is not None for item in shifts)
+    assert found[0.0][1] <= 0.05 and found[0.05][1] > 0.8 and found[0.1][0] > 0.95
 
 
 @pytest.mark.parametrize(("spread", "least", "most"), [(0.0, 1.0, 1.1), (0.03, 2.0, 4.0)])
