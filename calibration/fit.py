@@ -19,6 +19,7 @@ from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agree
 from empathy_judge.calibration.agreement.metrics import ReliabilityBin
 from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies, misfit
 from empathy_judge.calibration.bias import Disagreements, Finding, audit, response_facts, worst_disagreements
+from empathy_judge.calibration.comparison.wide_prior import recorded_deviation
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
@@ -176,7 +177,9 @@ def calibrate(
     identity = JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric)
     is_same = shipped is not None and misfit(shipped, identity, today=date.today()) is None
     model_fit = fit_models(
-        rated_models(paired, judged.judgments), shipped.calibrated_models if shipped and is_same else None
+        rated_models(paired, judged.judgments),
+        shipped.calibrated_models if shipped and is_same else None,
+        deviation=recorded_deviation()[0] if judged.is_language_model else None,
     )
     rated = set(paired.id.tolist())
     calibration = make_calibration(

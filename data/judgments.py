@@ -192,6 +192,8 @@ class Judged:
     """what was judged: empathy, or a part of it"""
     dimension_note: str = ""
     """what figures of a part mean"""
+    is_language_model: bool = False
+    """whether the judge asks a language model"""
 
     def per_thousand(self, total: float | None) -> float | None:
         """Return the cost or time of a thousand judgments."""
@@ -292,6 +294,7 @@ def _read_run(folder: Path) -> Judged:
         source=folder.name,
         cost=None if None in costs else sum(filter(None, costs)),  # what reused judgments took, too
         seconds=None if any(item.reused for item in judgments) else manifest.get("wall_seconds"),
+        is_language_model=manifest.get("is_language_model") is True,
         **{key: str(manifest[key]) for key in MANIFEST_KEYS if key in manifest},
     )
 

@@ -343,7 +343,7 @@ def score_file(
             _write_reading_list(request, run.judgments)
         plain = summary.as_dict()
         made.append(RunSummary.from_dict(plain))  # as a later call reads it, digit by digit
-        shared = ("unit", "dimension", "dimension_note", "seed", "counts", "outside")
+        shared = ("unit", "is_language_model", "dimension", "dimension_note", "seed", "counts", "outside")
         return {name: plain[name] for name in shared} | {
             "judge_option": judge.spec or judge.name,
             "limit": request.limit,

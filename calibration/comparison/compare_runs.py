@@ -178,8 +178,9 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     choice = judged_models.find_calibration_of_runs(
         runs, request.calibration, weights=request.weights, today=today
     )
-    is_language_model = bool(runs[0].summary.get("is_language_model"))
-    models, settings = _apply(choice.calibration, models, request, is_language_model=is_language_model)
+    models, settings = _apply(
+        choice.calibration, models, request, is_language_model=runs[0].judged.is_language_model
+    )
     levels = sorted(  # by the share of Good, the largest first; those without one last
         (judged_models.compared_level(model, settings) for model in models.values()),
         key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),

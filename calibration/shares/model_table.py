@@ -76,11 +76,15 @@ class ModelFit:
 
 
 def fit_models(
-    models: Mapping[str, RatedModel], base: Mapping[str, CalibratedModels] | None = None
+    models: Mapping[str, RatedModel],
+    base: Mapping[str, CalibratedModels] | None = None,
+    *,
+    deviation: float | None = None,
 ) -> ModelFit:
     """Draw the line through the models, and correct each by the others.
 
-    `base` are models by column that other people rated with the same judge; they share the line.
+    `base` are models by column that other people rated with the same judge; they share the line. `deviation`
+    is that of recorded judges of the same kind, in standard deviations of their scores.
 
     All rated models are in the line, human replies too. A new model is a language model, yet the study's
     differ by so little that a line through them alone covers two percentage points; human replies,
@@ -93,6 +97,8 @@ def fit_models(
             replace(column, base=base[name].without(*models))
             for name, column in zip(columns, of_columns, strict=True)
         )
+    if deviation is not None:
+        of_columns = tuple(column.expecting(deviation) for column in of_columns)
     calibrated = dict(zip(columns, of_columns, strict=True))
     corrections = correct(models, calibrated=of_columns, names=columns)
     effects = [item.design_effect for item in corrections if np.isfinite(item.design_effect)]

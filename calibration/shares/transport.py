@@ -8,7 +8,7 @@ interval of the line around it. Beyond the rated range the interval is one-sided
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, Final
@@ -74,7 +74,8 @@ class CalibratedModels:
     Of one quantity: the share of a label, or a mean on a scale with these `bounds`. `shared` is the part of
     the variances that all have in common, since the same people rated them. `prompt_variance` is that of the
     judge's scores from prompt to prompt within a model. `base` are models that other people rated: they have
-    the same line, but for an offset.
+    the same line, but for an offset. `prior` is the expected deviation from the line, in logits, of a judge
+    of another kind than the shipped ones.
     """
 
     models: tuple[str, ...]
@@ -85,6 +86,7 @@ class CalibratedModels:
     shared: float = 0.0
     prompt_variance: float | None = None
     base: "CalibratedModels | None" = None
+    prior: float | None = None
 
     def __post_init__(self) -> None:
         columns = (self.judge, self.crowd, self.noise)
@@ -146,7 +148,20 @@ class CalibratedModels:
     @property
     def deviation(self) -> float:
         """The standard deviation of models from the line that other sets show."""
-        return DEVIATION if self.unit is None else SCORE_DEVIATION
+        return SCORE_DEVIATION if self.unit is not None else self.prior or DEVIATION
+
+    def expecting(self, deviation: float) -> "CalibratedModels":
+        """Expect the usual deviations and these, in the judge's standard deviations, in equal parts."""
+        if self.unit is not None or not self.models or not self.prompt_variance:
+            return self
+        share = float(np.clip(np.mean(self.judge), MIN_SHARE, 1 - MIN_SHARE))
+        recorded = deviation * math.sqrt(self.prompt_variance) / (share * (1 - share))
+        return replace(self, prior=math.hypot(DEVIATION, recorded) / math.sqrt(2))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields; without a prior where it is the usual one."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return values if self.prior else {key: value for key, value in values.items() if key != "prior"}
 
     def link(self, value: Any, count: float = math.inf) -> Any:
         """Return shares as logits, with half a reply added on either side of `count`; means in units."""

@@ -16,6 +16,7 @@ from empathy_judge.calibration.shares.transport import (
     transport,
     transport_difference,
 )
+from empathy_judge.data.records import to_plain
 
 # The study by an earlier judge, for which an independent implementation computed the figures below.
 REVIEWED = CalibratedModels(
@@ -156,3 +157,15 @@ def test_the_judges_own_levels_stand_only_where_the_calibration_shows_them_right
     assert level.value == pytest.approx(0.5 + bias, abs=0.002 if is_trusted else 0.02)
     monkeypatch.setattr(CalibratedModels, "trusts_levels", False)
     assert width(level) == pytest.approx(width(transport(known, TargetModel(judge=0.5))), abs=0.002)
+
+
+def test_the_line_of_a_language_model_expects_deviations_between_recorded_and_usual_ones() -> None:
+    names, levels = tuple("abcdefg"), (0.5, 0.55, 0.6, 0.6, 0.6, 0.65, 0.7)
+    line = CalibratedModels(
+        models=names, judge=levels, crowd=levels, noise=(0.004,) * 7, prompt_variance=0.04
+    )
+    wide = line.expecting(0.45)
+    assert wide.deviation == pytest.approx(math.sqrt((0.19**2 + (0.45 * 0.2 / 0.24) ** 2) / 2), rel=1e-6)
+    usual, new = (transport(item, item.judged(0.6, 0.001, 60)) for item in (line, wide))
+    assert usual.width < new.width < 0.4, "still within 20 points"
+    assert "prior" not in to_plain(line) and to_plain(wide)["prior"] == wide.prior
