@@ -19,12 +19,12 @@ from empathy_judge.calibration.agreement.judge_vs_people import Agreement, agree
 from empathy_judge.calibration.agreement.metrics import ReliabilityBin
 from empathy_judge.calibration.artifact import Calibration, JudgeIdentity, RatedReplies, misfit
 from empathy_judge.calibration.bias import Disagreements, Finding, audit, response_facts, worst_disagreements
-from empathy_judge.calibration.comparison.wide_prior import recorded_deviation
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
 from empathy_judge.calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
 from empathy_judge.calibration.shares.tally import replies_by_model
+from empathy_judge.calibration.shares.transport import recorded_deviation
 from empathy_judge.data.crisis import find_flags
 from empathy_judge.data.judgments import Judged, with_exchanges
 from empathy_judge.data.rated_range import RatedRange, rated_range_of

@@ -1,32 +1,21 @@
 """Language models as judges without a calibration: how probable it is that people prefer one of two models.
 
 Recorded language models deviate from people, on one model, by Student's t times a multiple of the judge's own
-standard deviation within that model. `recorded.json` has both constants. The judge's level is unknown.
+standard deviation within that model. The judge's level is unknown.
 """
 
 import math
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from empathy_judge.calibration.comparison.judged_models import JudgedModel, score_contrast
 from empathy_judge.calibration.estimate import Floats
-from empathy_judge.calibration.shares.transport import DRAWS
-from empathy_judge.data.runs import read_object
+from empathy_judge.calibration.shares.transport import DRAWS, recorded_deviation
 
-RECORDED: Final = Path(__file__).parents[1] / "recorded.json"
 HEAVIER: Final = 1.03  # than one t of this scale, for the tails of the difference of two
 LEAST_SD: Final = 0.1  # of scores from 0 to 1: replies that the judge all labels alike do not make it exact
-
-
-@cache
-def recorded_deviation() -> tuple[float, float]:
-    """Return the scale of recorded judges' deviations, in their standard deviations, and the freedom of t."""
-    row = read_object(RECORDED)
-    return float(row["deviation"]), float(row["freedom"])
 
 
 def deviation_scale(model: JudgedModel) -> float:

@@ -9,14 +9,16 @@ interval of the line around it. Beyond the rated range the interval is one-sided
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from empathy_judge.calibration.cluster import NORMAL, UNIT
 from empathy_judge.calibration.estimate import CONFIDENCE, Bound, Estimate, Floats, Interval
+from empathy_judge.data.runs import read_object
 
 # Of systems' deviations from the line, in the judge's logits: pooled from four sets by an earlier judge.
 DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
@@ -40,7 +42,15 @@ DISAGREE = 2.0  # standard errors between line and ratings from which on one of 
 LEAST_DROP: Final = 0.05  # share of the baseline below a drop, with which a loss of that size can be told
 MIN_SHARE: Final = 0.002  # shares closer to 0 or 1 count as this
 DRAWS: Final = 8192
+RECORDED: Final = Path(__file__).parents[1] / "recorded.json"
 MOST_DIMENSIONS: Final = 4  # of the sequence
+
+
+@cache
+def recorded_deviation() -> tuple[float, float]:
+    """Return the scale of recorded judges' deviations, in their standard deviations, and the freedom of t."""
+    row = read_object(RECORDED)
+    return float(row["deviation"]), float(row["freedom"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from empathy_judge.calibration.artifact import read_calibration
 from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION
 from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 from empathy_judge.calibration.comparison.verdicts import LIKELY, SURE, SURE_AT_LEAST
-from empathy_judge.calibration.comparison.wide_prior import HEAVIER, recorded_deviation
-from empathy_judge.calibration.shares.transport import fit_line
+from empathy_judge.calibration.comparison.wide_prior import HEAVIER
+from empathy_judge.calibration.shares.transport import fit_line, recorded_deviation
 from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.text import show
 

@@ -13,11 +13,10 @@ from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
 from empathy_judge.calibration.comparison.differences import BY_PROBABILITY, VARIANT_CORRELATION, Difference
 from empathy_judge.calibration.comparison.judged_models import GOOD
 from empathy_judge.calibration.comparison.verdicts import SETTLED
-from empathy_judge.calibration.comparison.wide_prior import recorded_deviation
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.prompt_fit import fit_messages
 from empathy_judge.calibration.shares.correction import NO_LEVEL
-from empathy_judge.calibration.shares.transport import LEAST_REPLIES
+from empathy_judge.calibration.shares.transport import LEAST_REPLIES, recorded_deviation
 from empathy_judge.data.crisis import LEFT_OUT, say_flags
 from empathy_judge.data.rated_range import say_outside
 from empathy_judge.data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, REPLY, Exchange, to_plain

@@ -13,12 +13,12 @@ from simulated_ratings import calibrated, two_models
 from empathy_judge.calibration.comparison.differences import Difference, chances_of_best, differences
 from empathy_judge.calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
 from empathy_judge.calibration.comparison.published_models import PublishedModel
-from empathy_judge.calibration.comparison.wide_prior import HEAVIER, recorded_deviation
+from empathy_judge.calibration.comparison.wide_prior import HEAVIER
 from empathy_judge.calibration.estimate import Estimate, Interval, estimate_of
 from empathy_judge.calibration.prompt_fit import PromptFit
 from empathy_judge.calibration.shares.correction import NO_LEVEL
 from empathy_judge.calibration.shares.ppi import RatedModel, one_hot
-from empathy_judge.calibration.shares.transport import CalibratedModels
+from empathy_judge.calibration.shares.transport import CalibratedModels, recorded_deviation
 from empathy_judge.data.records import to_plain
 
 NONE = np.zeros(0, dtype=np.intp)
