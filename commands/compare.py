@@ -233,6 +233,7 @@ def score_paths(
         fresh=fresh,
         calibration=request.calibration,
         skip_invalid=request.reading is not None and request.reading.skip_invalid,
+        is_joint=True,
         check=partial(_check_models, request),
         watch=watch,
         on_read=on_read,

@@ -22,6 +22,11 @@ from empathy_judge.commands.shared.options import FILE, complete_judge, say, say
 )
 @click.option("--out", type=FILE, required=True, help="Output file of the optimized prompt, a .json.")
 @click.option(
+    "--reflect",
+    metavar="MODEL",
+    help="Model that rewrites the instructions, as openai:MODEL or URL#MODEL; by default the judge's own.",
+)
+@click.option(
     "--max-calls",
     type=click.IntRange(min=1),
     default=1000,
@@ -36,8 +41,9 @@ def optimize(
 ) -> None:
     """Optimize an LLM judge's instructions on human ratings (GEPA).
 
-    EXCHANGES are prompts with their replies, RATINGS their human ratings. The result replaces the judge's own
-    instructions only if it agrees better with the 30% of the ratings that are held out. Name its file in the
+    EXCHANGES are prompts with their replies, RATINGS their human ratings; reasons in a column `reason` are
+    used. Rated examples are tried, too. The result replaces the judge's own prompt only if its error is
+    smaller on ratings that it was not made from; 30% are held out to measure it. Name its file in the
     judge's TOML as program = "..." to score with it. It may quote exchanges from the ratings. A search cannot
     be resumed after Ctrl-C; with --max-calls or --max-cost, the best candidate is saved.
 
@@ -56,15 +62,14 @@ def optimize(
         return
     held_out, replies, unscored = record["held_out"], record["replies"], record["held_out"]["unscored"]
     before, after, change = (
-        show(held_out["qwk"][side], digits=3) for side in ("before", "after", "difference")
+        show(held_out["error"][side], digits=3) for side in ("before", "after", "difference")
     )
     apart = "prompts and rating batches" if record["batches_apart"] else "prompts, not rating batches,"
     stopped = f"; stopped early: {record['stopped']}" if record["stopped"] else ""
     for line in (
-        f"agreement (weighted kappa): {before} before, {after} after, difference {change}",
+        f"error (ranked probability score, 0 is best): {before} before, {after} after, difference {change}",
         f"unscored: {unscored['before']} before, {unscored['after']} after",
-        f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
-        "apart from the others",
+        f"on {held_out['ratings']:,} held-out ratings, with {apart} apart from the others",
         f"trained on {replies['to learn from']:,} replies, selected on {replies['to choose by']:,} others "
         f"from {record['candidates']:,} candidates",
         f"{record['calls']:,} calls, {record['cost']:.4f} USD{stopped}",

@@ -56,6 +56,8 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_verdicts_by_gap": reference_tables.verdicts_by_gap,
         "table_stated_answers": reference_tables.stated_answers,
         "table_real_answers": reference_tables.real_answers,
+        "table_recorded_modes": reference_tables.recorded_modes,
+        "table_recorded_levels": reference_tables.recorded_levels,
         "table_level_errors": reference_tables.level_errors,
     }
 

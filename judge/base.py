@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
@@ -85,6 +85,7 @@ class Judge(ABC):
     concurrency: int  # the threads that call `judge` at once
     spec: str = ""  # the name or the file that `load_judge` was given
     files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
+    is_joint: bool = False  # whether a judgment depends on the other replies to its prompt
     unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
     caveat: str = ""  # printed under every table of its shares
     rated: RatedRange | None = None  # the replies it learned from; others are counted as outside of these
@@ -107,6 +108,10 @@ class Judge(ABC):
     def identity(self, exchange: Exchange) -> str:
         """Return the digest of all that decides its judgment; the same is paid for once."""
         return exchange.content_digest
+
+    def identify(self, exchanges: Iterable[Exchange]) -> Iterator[tuple[Exchange, str]]:
+        """Yield exchanges that are judged together with their identities."""
+        return ((exchange, self.identity(exchange)) for exchange in exchanges)
 
     def count_runs(self, exchange: Exchange) -> int:
         """Count the runs of a network, here or at a server, that a judgment takes at most."""
@@ -162,11 +167,22 @@ class Judge(ABC):
             judge.close()
 
 
-def load_judge(name: str, *, unit: str = REPLY) -> Judge:
+def load_judge(name: str, *, unit: str = REPLY, is_joint: bool = False) -> Judge:
     """Load a judge by its name, by a language model's (`openai:MODEL`, `URL#MODEL`), or from a TOML file.
 
-    With the unit `CONVERSATION`, a judge that does not read whole conversations judges their replies.
+    With the unit `CONVERSATION`, a judge that does not read whole conversations judges their replies. One
+    whose judgments depend on the other replies to a prompt is refused unless `is_joint`.
     """
+    judge = _load_judge(name, unit)
+    if judge.is_joint and not is_joint:
+        raise UserError(
+            f'{name}: mode = "side-by-side" is only for `score` and `compare`, since a grade depends on the '
+            'other replies to the prompt; set mode = "shares"'
+        )
+    return judge
+
+
+def _load_judge(name: str, unit: str) -> Judge:
     kind, options = _describe(name)
     if unit == CONVERSATION and kind in READ_CONVERSATIONS:
         options.setdefault("rubric", CONVERSATION)
@@ -223,9 +239,8 @@ def language_model_options(name: str) -> dict[str, Any]:
         return {}
     if not model:  # the address is not quoted: it may hold a password
         raise UserError("--judge: the model is missing; use openai:MODEL, or http://127.0.0.1:8000/v1#MODEL")
-    constraint = "" if provider in PROVIDERS else "schema"  # OpenAI refuses it, and Anthropic ignores it
-    options = {"model": model, "base_url": base_url, "key_env": key_env, "constraint": constraint}
-    return {**options, "name": model.rpartition("/")[2], "mode": "label"}
+    options = {"model": model, "base_url": base_url, "key_env": key_env}
+    return {**options, "name": model.rpartition("/")[2]}
 
 
 def load_both_units(name: str) -> tuple[Judge, Judge]:

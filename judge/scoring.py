@@ -237,8 +237,8 @@ class ScoringPlan:
 
     def read(self) -> Iterator[tuple[Exchange, str]]:
         """Yield every exchange to judge, with its identity."""
-        exchanges = self.request.exchanges(lambda bad: None)
-        return ((item, self.request.judge.identity(item)) for item in islice(exchanges, self.request.limit))
+        exchanges = islice(self.request.exchanges(lambda bad: None), self.request.limit)
+        return self.request.judge.identify(exchanges)
 
     def find_judgments(self) -> dict[str, Judgment]:
         """Return what runs have of the judgments to make, by identity; only this run if it is a fresh one."""
@@ -389,6 +389,7 @@ def score_files(
     skip_invalid: bool = False,
     max_cost: float | None = None,
     fresh: bool = False,
+    is_joint: bool = False,
     check: Callable[[Mapping[Path, Shards]], object] = bool,
     watch: Watch,
     on_read: Callable[[Sequence[str]], object],
@@ -413,15 +414,16 @@ def score_files(
         )
     default = manifests[0]["judge_option"] if manifests else DEFAULT
     (unit,) = units
-    loaded = [load_judge(name, unit=unit) for name in dict.fromkeys(judges or [default])]
-    planned = {
-        (judge, path): plan_scoring(
-            ScoringRequest(source=source, judge=judge, calibration=calibration, skip_invalid=skip_invalid)
-        )
-        for judge in loaded
-        for path, source in sources.items()
-    }
-    if len({plan.folder for plan in planned.values()}) < len(loaded) * len(files):
+    loaded = [load_judge(name, unit=unit, is_joint=is_joint) for name in dict.fromkeys(judges or [default])]
+    planned: dict[tuple[Judge, Path], ScoringPlan] = {}
+    for judge in loaded:
+        merged = {files[0]: storage.find_sources(files, columns)} if judge.is_joint and files[1:] else sources
+        for path, source in merged.items():
+            request = ScoringRequest(
+                source=source, judge=judge, calibration=calibration, skip_invalid=skip_invalid
+            )
+            planned[judge, path] = plan_scoring(request)
+    if len({plan.folder for plan in planned.values()}) < len(planned) or len(names) < len(files):
         raise UserError(
             "the same replies or the same judge are passed twice; pass each file and each judge once"
         )
@@ -432,13 +434,15 @@ def score_files(
         start_afresh([*planned.values()])
     on_read(list(dict.fromkeys(note for plan in planned.values() for note in plan.notes)))
     for judge in loaded if files else ():
-        on_read(describe_calls([planned[judge, path] for path in files]))
+        on_read(describe_calls([plan for (each, _), plan in planned.items() if each is judge]))
     for (judge, path), plan in planned.items():
         with watch(path, judge) as on_progress:
             score_file(plan, on_progress=on_progress)
     if budget.spent:
         on_read([f"spent on language models: {money(budget.spent)}"])
-    scored = {path: [planned[judge, path].folder for judge in loaded] for path in files}
+    scored = {
+        path: [planned[judge, path].folder for judge in loaded if (judge, path) in planned] for path in files
+    }
     return ScoredFiles(
         runs=tuple(run for path in paths for run in scored.get(path, [path])),
         labels={folder: names[path] for path, folders in scored.items() for folder in folders},

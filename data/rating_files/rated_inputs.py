@@ -140,6 +140,7 @@ class RatedExchange:
     rater: str = ""
     batch: str = ""
     group: str = ""  # replies to one prompt share it
+    reason: str = ""  # of the rater
 
 
 def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[RatedExchange]:
@@ -164,7 +165,8 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
         target = tuple(float(rating.rating == level) for level in levels)
         group = str(exchange.extra.get("dialog_id", exchange.prompt))
         batch = rating.batch or str(exchange.extra.get("batch", rating.rater))
-        about = {"rater": rating.rater, "batch": batch, "group": group}
+        reason = str(rating.extra.get("reason") or "")
+        about = {"rater": rating.rater, "batch": batch, "group": group, "reason": reason}
         rated.append(RatedExchange(exchange=exchange, target=target, **about))
     if not rated:
         raise UserError("no rating matches an exchange: the ids of the two files differ")

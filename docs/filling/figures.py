@@ -19,6 +19,7 @@ from empathy_judge.data.text import show
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
 ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
+RECORDED_JUDGES: Final = ANSWERS.with_name("recorded_judges.json")
 
 
 @cache
@@ -32,6 +33,13 @@ def evaluation(protocol: str, *, who: str = "judge", judge: Path = JUDGE) -> dic
     """Return the figures under a protocol of a judge, or of a baseline beside it."""
     measured: dict[str, Any] = card(judge)["evidence"][protocol]["evaluations"][who]
     return measured
+
+
+@cache
+def recorded_judges() -> dict[str, Any]:
+    """Return the figures of LLM judges from recorded answers."""
+    contents: dict[str, Any] = json.loads(RECORDED_JUDGES.read_text(encoding="utf-8"))
+    return contents
 
 
 @cache

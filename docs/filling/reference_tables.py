@@ -23,12 +23,13 @@ from empathy_judge.commands import main as cli
 from empathy_judge.data import errors
 from empathy_judge.data.readers.table_rows import SHAPES
 from empathy_judge.data.records import GOOD_ABOVE, Exchange, Judgment, Rating, Turn, to_plain
-from empathy_judge.data.text import percent, show
+from empathy_judge.data.text import number, percent, show
 from empathy_judge.judge.base import JUDGES, option_types
 from empathy_judge.judge.llm.endpoint import Endpoint
+from empathy_judge.judge.llm.judge_prompt import MODES
 from empathy_judge.training.cross_validation import SETS_APART, read_rows
 from empathy_judge.training.held_out import expected_scores
-from filling.figures import JUDGE, answers, card, evaluation
+from filling.figures import JUDGE, answers, card, evaluation, recorded_judges
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
 PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "JudgeClient")
@@ -86,6 +87,14 @@ REAL_ANSWERS: Final = {
 VERDICTS_BY_GAP: Final = ("better", "probably better", "at least as good")
 DEVIATIONS: Final = ("deviations 0.14", "deviations 0.18", "deviations 0.25")
 GAPS: Final = (-10, 0, 5, 10, 15, 20)
+RECORDED_SETS: Final = {
+    "study": "crowd study",
+    "ieval": "iEval",
+    "dstc9": "DSTC9",
+    "esconv": "ESConv",
+    "resort": "RESORT",
+    "empo": "EmPO",
+}
 LEVEL_SETS: Final = {"study": "crowd study, language models", "ieval": "iEval", "dstc9": "DSTC9"}
 LEVEL_GUESSES: Final = {
     "printed": "printed by `score`",
@@ -447,6 +456,49 @@ def level_errors() -> str:
         for each, name in LEVEL_SETS.items()
     ]
     return table(["models left out", *LEVEL_GUESSES.values()], rows)
+
+
+def recorded_modes() -> str:
+    """Return the agreement of an LLM judge by mode, from recorded answers."""
+    found, sets, modes = _recorded_rows()
+    rows = [
+        [
+            f"`{mode}`",
+            *(show(found[mode, name]["agreement"]) if (mode, name) in found else "" for name in sets),
+        ]
+        for mode in modes
+    ]
+    texts = (f"{RECORDED_SETS[name]}, {found['label', name]['texts']}" for name in sets)
+    return table(["mode", *texts], rows)
+
+
+def recorded_levels() -> str:
+    """Return an LLM judge's differences from a bare label, its level, its order of systems and its tokens."""
+    found, _, modes = _recorded_rows()
+    figures, rows = recorded_judges(), []
+    for mode in modes:
+        means, tokens = figures["means"][mode], figures["tokens"][mode]
+        good = [f"{found[mode, name]['good']:.0%}" for name in ("study", "ieval")]
+        order = [number(found[mode, name]["order"]) for name in ("study", "ieval")]
+        cells = [show(means[name]) if name in means else "" for name in ("all", "labeled")]
+        rows.append(
+            [
+                f"`{mode}`",
+                *cells,
+                " / ".join(good),
+                " / ".join(order),
+                f"{tokens['input']} + {tokens['output']}",
+            ]
+        )
+    people = " / ".join(f"{found['label', name]['people_good']:.0%}" for name in ("study", "ieval"))
+    good = f"Good, study / iEval (people {people})"
+    return table(["mode", "four sets", "study and iEval", good, "r of systems", "tokens a reply"], rows)
+
+
+def _recorded_rows() -> tuple[dict[tuple[str, str], dict[str, Any]], list[str], list[str]]:
+    rows = {(row["mode"], row["set"]): row for row in recorded_judges()["modes"]}
+    modes = [mode for mode in MODES if any(mode == each for each, _ in rows)]
+    return rows, list(RECORDED_SETS), modes
 
 
 def nightly_keys() -> str:

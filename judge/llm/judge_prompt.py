@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import digest_json, read_sealed, write_sealed
@@ -14,8 +14,8 @@ from empathy_judge.data.rubric import Rubric
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
 PLACE: Final = "{exchange}"  # in the last message; the delimited exchange replaces it
-REASON: Final = "reason"  # asked for first, so that the label follows from it; not in mode "label"
-FORMAT: Final = 3  # of the file of an optimized prompt
+REASON: Final = "reason"  # asked for first, so that the shares follow from it
+FORMAT: Final = 4  # of the file of an optimized prompt
 REMEDY: Final = "run optimize again"
 NOTE: Final = (
     "The messages may quote exchanges from the ratings they were optimized on: share this file only with "
@@ -24,17 +24,19 @@ NOTE: Final = (
 # The rated unit in the prompts.
 RATED: Final = {
     REPLY: {
-        "rated": "the listener's reply in an exchange",
+        "rated": "a listener's reply to a speaker",
         "unit": "exchange",
         "what": "the listener's reply",
     },
     CONVERSATION: {
-        "rated": "the listener in a whole conversation",
+        "rated": "the listener of a whole conversation",
         "unit": "conversation",
         "what": "the listener, all turns taken together",
     },
 }
-Mode = Literal["direct", "analytic", "label"]
+Mode = Literal["shares", "side-by-side", "label", "analytic"]
+SIDE_BY_SIDE: Final = "side-by-side"
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 Message = Mapping[str, str]
 
 
@@ -43,7 +45,6 @@ class PromptForm:
     """The messages of a judge with `PLACE` for the exchange, and how an answer is read."""
 
     template: tuple[Message, ...]
-    decides: str  # the field that holds the label
     again: str
     schema: Mapping[str, Any] | None = None  # none in mode "label", whose answer is one word
     digest: str = ""  # of the file of optimized messages
@@ -82,35 +83,43 @@ def write_instructions(mode: Mode, rubric: Rubric) -> str:
     return Template(read_wording(mode, rubric)["instructions"].strip()).safe_substitute(words)
 
 
-def describe_outputs(mode: Mode, rubric: Rubric) -> dict[str, str]:
+def describe_outputs(mode: Mode, rubric: Rubric, *, letters: str = "") -> dict[str, str]:
     """Return the fields of an answer in their order, with their descriptions."""
-    *before, (decides, what) = read_wording(mode, rubric)["outputs"].items()
-    components = rubric.components if mode == "analytic" else {}
-    return {**dict(before), **components, decides: what}
+    outputs = read_wording(mode, rubric)["outputs"]
+    if mode == SIDE_BY_SIDE:
+        return {letter: Template(outputs["grade"]).substitute(letter=letter) for letter in letters}
+    if mode == "analytic":
+        labels = {name: f"{text} One of {', '.join(LABELS)}." for name, text in rubric.components.items()}
+        outputs = {REASON: outputs.pop(REASON), **labels, **outputs}
+    return dict(outputs)
 
 
-def make_form(mode: Mode, rubric: Rubric, *, reason_characters: int = 0) -> PromptForm:
-    """Make the messages of a mode, and the schema of its answer."""
-    wording, outputs = read_wording(mode, rubric), describe_outputs(mode, rubric)
-    decides = list(outputs)[-1]
+def make_form(mode: Mode, rubric: Rubric, *, reason_characters: int = 0, letters: str = "") -> PromptForm:
+    """Make the messages of a mode, and the schema of its answer; `letters` name replies side by side."""
+    wording, outputs = read_wording(mode, rubric), describe_outputs(mode, rubric, letters=letters)
     system = f"{write_instructions(mode, rubric)}\n\n{wording['inputs']['exchange'].strip()}"
-    if mode == "label":
-        request, schema = outputs[decides], None
-    else:
-        scale = f" One of {', '.join(LABELS)}."
-        listed = _as_list({name: text + scale * (name != REASON) for name, text in outputs.items()})
-        system += f"\n\nThe answer is a JSON object with these fields, in this order:\n{listed}"
-        request, schema = "Answer with the JSON object alone.", _make_schema(outputs, reason_characters)
+    request, schema = " ".join(outputs.values()), None
+    if mode != "label":
+        about = f"The answer is a JSON object with these fields, in this order:\n{_as_list(outputs)}"
+        request = "Answer with the JSON object alone."
+        schema = _make_schema(outputs, rubric, reason_characters)
+        if mode == SIDE_BY_SIDE:
+            request = f"{about}\n\n{request}"
+        else:  # the same for all exchanges, so servers can cache it
+            system += f"\n\n{about}"
     messages = [("system", system), ("user", f"{PLACE}\n\n{request}")]
     template = tuple({"role": role, "content": content} for role, content in messages)
-    return PromptForm(template=template, decides=decides, again=wording["again"]["message"], schema=schema)
+    return PromptForm(template=template, again=wording["again"]["message"], schema=schema)
 
 
-def _make_schema(outputs: Mapping[str, str], reason_characters: int) -> dict[str, Any]:
+def _make_schema(outputs: Mapping[str, str], rubric: Rubric, reason_characters: int) -> dict[str, Any]:
     """Return the schema of an answer, as OpenAI's strict mode requires it."""
-    properties: dict[str, Any] = {
-        name: {"type": "string"} | ({} if name == REASON else {"enum": list(LABELS)}) for name in outputs
+    kinds: dict[str, dict[str, Any]] = {
+        REASON: {"type": "string"},
+        **{name: {"type": "string", "enum": list(LABELS)} for name in rubric.components},
     }
+    number = {"type": "integer", "minimum": 0, "maximum": 100}
+    properties: dict[str, Any] = {name: dict(kinds.get(name, number)) for name in outputs}
     if reason_characters:  # only on request: a server that refuses it would lose the whole schema
         properties[REASON]["maxLength"] = reason_characters
     required = {"required": list(properties), "additionalProperties": False}

@@ -14,23 +14,25 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from empathy_judge.calibration.agreement.metrics import TABLE_STATISTICS, from_table
-from empathy_judge.calibration.bootstrap import resample_clusters, sample, value_of
-from empathy_judge.calibration.estimate import UNDEFINED, Integers
+from empathy_judge.calibration.bootstrap import mean_of, resample_clusters, sample
+from empathy_judge.calibration.estimate import Floats
 from empathy_judge.data.errors import BudgetSpent, UserError, install_hint
 from empathy_judge.data.rating_files.rated_inputs import RatedExchange, join_ratings
-from empathy_judge.data.records import LABELS, label_of
+from empathy_judge.data.records import CONVERSATION, LABELS
 from empathy_judge.data.tables import read_exchanges, read_ratings
-from empathy_judge.judge.base import load_judge
+from empathy_judge.judge.base import language_model_options, load_judge
 from empathy_judge.judge.llm import judge_prompt
 from empathy_judge.judge.llm.answers import Answer, read_message, strip_thoughts
-from empathy_judge.judge.llm.endpoint import CallFailed
+from empathy_judge.judge.llm.chat import Chat
+from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint
 from empathy_judge.judge.llm.judge_prompt import PromptForm
 from empathy_judge.judge.llm.prompt_injection import delimit_exchange
 from empathy_judge.judge.llm.prompted import PromptedJudge
+from empathy_judge.judge.llm.rated_examples import RatedExamples
 
 DRAWS: Final = 2000
-MIN_TOKENS: Final = 1024  # instructions are longer than a judgment
+PROPOSAL_TOKENS: Final = 32_000  # of the model that writes instructions, its reasoning included
+REASONS: Final = 3  # of raters, quoted about one reply
 STEP_CALLS: Final = 8  # for a new candidate, before it is asked about all exchanges to choose by
 HELD_OUT: Final = 0.3  # of the replies, for measurement only
 PARTS = ("to learn from", "to choose by", "held out")
@@ -44,6 +46,8 @@ class RatedText(NamedTuple):
     ratings: tuple[int, ...]
     batches: tuple[str, ...]
     group: str
+    reasons: tuple[str, ...]
+    rated: tuple[RatedExchange, ...]
 
 
 class RatingSplit(NamedTuple):
@@ -66,6 +70,8 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
             ratings=tuple(1 + item.target.index(max(item.target)) for item in items),
             batches=tuple(item.batch for item in items),
             group=items[0].group,
+            reasons=tuple(item.reason for item in items if item.reason),
+            rated=tuple(items),
         )
         for items in by_content.values()
     ]
@@ -110,6 +116,7 @@ def optimize(
     examples: Sequence[RatedExchange],
     judge: PromptedJudge,
     *,
+    reflect: Chat | None = None,
     max_calls: int = 1000,
     max_cost: float | None = None,
     seed: int = 0,
@@ -117,44 +124,58 @@ def optimize(
 ) -> tuple[PromptForm, dict[str, Any]]:
     """Search for better messages than the judge's own, within so many calls and, if given, dollars.
 
-    When either is used up, the best candidate so far counts. It replaces the judge's own messages only if it
-    agrees better with ratings that it was not made from. Return the better messages and a record of the
-    search: why it ended early, if it did, and the agreement with held-out ratings before and after it.
+    GEPA rewrites the instructions, by `reflect` or else by the judge's own model; then rated examples are
+    tried. When calls or dollars are used up, the best candidate so far counts. It replaces the judge's own
+    messages only if its error is smaller on ratings that it was not made from. Return the better messages and
+    a record of the search: why it ended early, if it did, and the error on held-out ratings before and after.
     """
     split = split_rated(merge_ratings(examples), seed=seed)
     measured, chosen_by = [*split.choose, *split.held_out], len(split.choose)
-    final = judge.most_calls * len(measured)  # calls of an evaluation
-    least = 2 * final + chosen_by + STEP_CALLS
+    final = judge.most_calls * (len(measured) + chosen_by)  # calls of both candidates and the evaluation
+    least = judge.most_calls * len(measured) + final + chosen_by + STEP_CALLS
     if max_calls < least:
         raise UserError(
             f"--max-calls {max_calls:,}: too few: the evaluation alone takes "
             f"{least:,} calls; raise it, or use fewer ratings"
         )
-    endpoint, budget = judge.endpoint, judge.endpoint.budget
-    calls, began = endpoint.calls, budget.spent
+    budget = judge.endpoint.budget
+    engine = MeteredEngine(judge, reflect, most=max_calls - final)
+    began = budget.spent
     limit = budget.most = None if max_cost is None else began + max_cost
     on_step(f"scoring {len(measured):,} replies")
     before = after = _ask_all(judge, judge.form, measured)
-    if limit is not None:  # twice that cost is for the second evaluation: optimized messages are longer
-        budget.most = limit - 2 * (budget.spent - began)
+    if limit is not None:  # three times that cost is for what follows: optimized messages are longer
+        budget.most = limit - 3 * (budget.spent - began)
     on_step(f"searching with {len(split.learn) + chosen_by:,} replies")
-    engine = MeteredEngine(judge, most=calls + max_calls - final)
     found, candidates = _search(engine, judge, split, seed=seed)
     best, budget.most = judge.form, limit
-    if found.template != best.template:
-        on_step(f"scoring the replies again, after {candidates:,} candidates")
-        scored = _ask_all(judge, found, measured)
-        if _agreement(split.choose, scored[:chosen_by]) > _agreement(split.choose, before[:chosen_by]):
-            best, after = found, scored
+    least_error = _error(split.choose, before[:chosen_by])
+    on_step(f"choosing among {candidates:,} candidates, with and without rated examples")
+    for form in [found] * (found.template != best.template) + [_with_examples(found, split.learn, judge)]:
+        error = _error(split.choose, answers := _ask_all(judge, form, split.choose))
+        if error < least_error:
+            best, least_error, after = form, error, answers
+    if best.template != judge.form.template:
+        on_step("scoring the held-out replies again")
+        after = [*after, *_ask_all(judge, best, split.held_out)]
     return best, {
         "replies": dict(zip(PARTS, map(len, split[:3]), strict=True)),
         "batches_apart": split.batches_apart,
         "candidates": candidates,
-        "calls": endpoint.calls - calls,
+        "calls": engine.calls,
         "cost": round(budget.spent - began, 6),
         "stopped": str(engine.ended or ""),
         "held_out": measure_change(split.held_out, before[chosen_by:], after[chosen_by:], seed),
     }
+
+
+def _with_examples(form: PromptForm, learn: Sequence[RatedText], judge: PromptedJudge) -> PromptForm:
+    """Return the messages with rated examples; without enough of these, the messages."""
+    try:
+        rated = [item for text in learn for item in text.rated]
+        return RatedExamples(rated, is_whole=judge.unit == CONVERSATION).add_to(form)
+    except UserError:
+        return form
 
 
 def _ask_all(judge: PromptedJudge, form: PromptForm, rated: Sequence[RatedText]) -> list[Answer]:
@@ -170,22 +191,25 @@ def _ask_all(judge: PromptedJudge, form: PromptForm, rated: Sequence[RatedText])
         return list(pool.map(ask, rated))
 
 
-def _levels(rated: Sequence[RatedText], answers: Sequence[Answer]) -> Integers:
-    """Return the label as a rating (0 without one) and the rating, (ratings, 2)."""
-    pairs = [
-        (1 + LABELS.index(label_of(answer.probabilities)) if answer.probabilities else 0, rating)
-        for item, answer in zip(rated, answers, strict=True)
-        for rating in item.ratings
-    ]
-    return np.array(pairs)
+def _errors(rated: Sequence[RatedText], answers: Sequence[Answer]) -> Floats:
+    """Return the ranked probability score of each rating, 0 to 1; of what is unscored, 1."""
+    return np.array(
+        [
+            _ranked_error(np.array(list(answer.probabilities.values())), np.eye(len(LABELS))[rating - 1])
+            if answer.probabilities
+            else 1.0
+            for item, answer in zip(rated, answers, strict=True)
+            for rating in item.ratings
+        ]
+    )
 
 
-def _agreement(rated: Sequence[RatedText], answers: Sequence[Answer]) -> float:
-    """Return the weighted kappa of labels and ratings; no label counts as the largest error."""
-    levels, ratings = _levels(rated, answers).T
-    levels = np.where(levels == 0, np.where(ratings > 1, 1, len(LABELS)), levels)
-    kappa = value_of(from_table(TABLE_STATISTICS["qwk"], levels, ratings, len(LABELS)), len(levels))
-    return float(np.nan_to_num(kappa, nan=-1.0))
+def _ranked_error(shares: Floats, people: Floats) -> float:
+    return float(((shares - people).cumsum() ** 2).sum() / (len(LABELS) - 1))
+
+
+def _error(rated: Sequence[RatedText], answers: Sequence[Answer]) -> float:
+    return float(_errors(rated, answers).mean())
 
 
 class MeteredEngine:
@@ -194,17 +218,24 @@ class MeteredEngine:
     supports_response_schema = True
     supported_params = ("response_format", "temperature", "max_tokens")
 
-    def __init__(self, judge: PromptedJudge, *, most: int) -> None:
-        optional = frozenset({"max_tokens", "temperature", "seed", "schema"})
-        chat = replace(judge.chat, logprobs=False, schema=True, optional=optional)
-        proposals = replace(chat, max_tokens=max(MIN_TOKENS, 2 * chat.max_tokens), temperature=1.0)
+    def __init__(self, judge: PromptedJudge, reflect: Chat | None, *, most: int) -> None:
+        proposals = reflect or make_writer(judge.endpoint)
+        proposals.endpoint.budget = judge.endpoint.budget
+        chat = replace(judge.chat, logprobs=False, schema=True, optional=proposals.optional)
         self.chats = {ANSWERS: chat, PROPOSALS: proposals}
-        self.endpoint, self.most = judge.endpoint, most  # calls of the endpoint
+        self.endpoints = {id(each.endpoint): each.endpoint for each in self.chats.values()}.values()
+        self.before = sum(endpoint.calls for endpoint in self.endpoints)
+        self.most = most  # calls
         self.ended: Exception | None = None
+
+    @property
+    def calls(self) -> int:
+        """The calls that were made since the start."""
+        return sum(endpoint.calls for endpoint in self.endpoints) - self.before
 
     def covers(self, calls: int) -> bool:
         """Return whether so many calls are left; end the search if not."""
-        if self.endpoint.calls + calls > self.most:
+        if self.calls + calls > self.most:
             self.ended = self.ended or BudgetSpent("the limit of calls is reached")
         return self.ended is None
 
@@ -249,12 +280,18 @@ def _search(
         return not engine.covers(len(split.choose) + STEP_CALLS)
 
     def rate(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
-        """Return GEPA's score of a label, and how it differs from the ratings."""
-        label = prediction[judge.form.decides]
-        errors = np.array(example.ratings) - LABELS.index(label) - 1
-        people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
-        feedback = f"People said {people}; you said {label}."
-        return dspy.Prediction(score=float(1 - (errors**2).mean() / 4), feedback=feedback)
+        """Return one minus the ranked probability score of an answer for GEPA, and what is off."""
+        answered = np.array([float(prediction[label]) for label in LABELS])
+        shares = answered / max(1.0, answered.sum())
+        people = np.bincount(example.ratings, minlength=1 + len(LABELS))[1:] / len(example.ratings)
+        off = 100 * (shares - people)[-1]
+        feedback = (
+            f"Of 100 people, {_in_words(people)}; you answered {_in_words(shares)}: {abs(off):.0f} too "
+            f"{'many' if off > 0 else 'few'} Good."
+        )
+        reasons = " ".join(f'A rater wrote: "{reason}"' for reason in example.reasons[:REASONS])
+        score = 1 - _ranked_error(shares, people)
+        return dspy.Prediction(score=score, feedback=f"{feedback} {reasons}".strip())
 
     optimizer = dspy.GEPA(
         metric=rate,
@@ -265,7 +302,12 @@ def _search(
         gepa_kwargs={"stop_callbacks": [is_spent]},
     )
     learn, choose = (
-        [dspy.Example(exchange=item.text, ratings=item.ratings).with_inputs("exchange") for item in part]
+        [
+            dspy.Example(exchange=item.text, ratings=item.ratings, reasons=item.reasons).with_inputs(
+                "exchange"
+            )
+            for item in part
+        ]
         for part in (split.learn, split.choose)
     )
     adapter, student = dspy.JSONAdapter(), dspy.Predict(make_signature(judge))
@@ -279,15 +321,19 @@ def _search(
     return replace(judge.form, template=tuple(messages), digest=""), candidates
 
 
+def _in_words(shares: Floats) -> str:
+    return ", ".join(f"{100 * share:.0f} {label}" for share, label in zip(shares, LABELS, strict=True))
+
+
 def make_signature(judge: PromptedJudge) -> Any:
     """Make the DSPy signature of a judge's task: its instructions, input and outputs."""
     import dspy
 
     wording = judge_prompt.read_wording(judge.mode, judge.rubric)
-    scale: Any = Literal[LABELS]
+    kinds: dict[str, Any] = dict.fromkeys(LABELS, int) | {judge_prompt.REASON: str}
     fields: dict[str, Any] = {"exchange": (str, dspy.InputField(desc=wording["inputs"]["exchange"].strip()))}
     for name, text in judge_prompt.describe_outputs(judge.mode, judge.rubric).items():
-        fields[name] = (str if name == judge_prompt.REASON else scale, dspy.OutputField(desc=text.strip()))
+        fields[name] = (kinds.get(name, Literal[LABELS]), dspy.OutputField(desc=text.strip()))
     return dspy.Signature(fields, judge_prompt.write_instructions(judge.mode, judge.rubric))
 
 
@@ -308,32 +354,47 @@ def _quiet() -> Iterator[None]:
 def measure_change(
     held_out: Sequence[RatedText], before: Sequence[Answer], after: Sequence[Answer], seed: int
 ) -> dict[str, Any]:
-    """Return the weighted kappa of labels and ratings before and after, on ratings answered both times."""
-    sides = {"before": _levels(held_out, before), "after": _levels(held_out, after)}
-    both = np.all([levels[:, 0] > 0 for levels in sides.values()], axis=0)
-    counts = {
-        "ratings": len(both),
-        "compared": int(both.sum()),
-        "unscored": {name: int((levels[:, 0] == 0).sum()) for name, levels in sides.items()},
-    }
-    if not both.any():
-        return counts | {"qwk": dict.fromkeys((*sides, "difference"), UNDEFINED.as_dict())}
-    names, batches = np.unique(
-        np.array([name for item in held_out for name in item.batches])[both], return_inverse=True
-    )
+    """Return the ranked probability score before and after, on held-out ratings; unscored counts as 1."""
+    sides = {"before": before, "after": after}
+    names, batches = np.unique([name for item in held_out for name in item.batches], return_inverse=True)
     # Whole rating batches, the same for before and after; with one batch there is no interval.
     drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=DRAWS * (len(names) > 1))
-    statistics = {
-        name: from_table(TABLE_STATISTICS["qwk"], levels[both, 1], levels[both, 0], len(LABELS))
-        for name, levels in sides.items()
-    }
+    statistics = {name: mean_of(_errors(held_out, answers)) for name, answers in sides.items()}
     sampled = sample(statistics, batches, drawn)
     sampled["difference"] = sampled["after"] - sampled["before"]
-    return counts | {"qwk": {name: item.estimate().as_dict() for name, item in sampled.items()}}
+    return {
+        "ratings": len(batches),
+        "unscored": {
+            name: sum(not item.probabilities for item in answers) for name, answers in sides.items()
+        },
+        "error": {name: item.estimate().as_dict() for name, item in sampled.items()},
+    }
+
+
+def find_model(name: str) -> Chat:
+    """Return a model named as openai:MODEL or URL#MODEL."""
+    if not (options := language_model_options(name)):
+        raise UserError(f"--reflect {name}: not a language model; use openai:MODEL or URL#MODEL")
+    where = {key: options[key] for key in ("model", "base_url", "key_env")}
+    return make_writer(Endpoint(**where))
+
+
+def make_writer(endpoint: Endpoint) -> Chat:
+    """Return the model at an endpoint as one that writes instructions."""
+    optional = frozenset({"max_tokens", "temperature", "seed", "schema"})
+    decoding: dict[str, Any] = {"max_tokens": PROPOSAL_TOKENS, "temperature": 1.0, "logprobs": False}
+    return Chat(endpoint=endpoint, model=endpoint.model, schema=True, optional=optional, **decoding)
 
 
 def optimize_file(
-    exchanges: Path, ratings: Path, out: Path, judge_name: str, *, seed: int, **settings: Any
+    exchanges: Path,
+    ratings: Path,
+    out: Path,
+    judge_name: str,
+    *,
+    seed: int,
+    reflect: str | None = None,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Optimize a judge's messages on rated exchanges, write them to `out`, and return the record."""
     if find_spec("dspy") is None:  # before anything is paid for
@@ -346,10 +407,13 @@ def optimize_file(
             f'--judge {judge_name}: only a judge of kind "prompted" can be optimized, not {judge.name!r}'
         )
     if judge.form.is_word:
-        raise UserError(f'--judge {judge_name}: mode = "label" cannot be optimized; set mode = "direct"')
+        raise UserError(f'--judge {judge_name}: mode = "label" cannot be optimized; set mode = "shares"')
+    if judge.examples:
+        raise UserError(f"--judge {judge_name}: examples: optimize chooses its own; leave this option out")
+    writer = find_model(reflect) if reflect else None
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
-    with closing(judge):
-        best, record = optimize(examples, judge, seed=seed, **settings)
+    with closing(judge), closing(writer.endpoint if writer else judge):
+        best, record = optimize(examples, judge, reflect=writer, seed=seed, **settings)
     judged_by = {"model": judge.model, "mode": judge.mode, "version": judge.version}
     about = {"judge": judged_by, "seed": seed, **record}
     digest = judge_prompt.write_prompt(out, best.template, mode=judge.mode, rubric=judge.rubric, about=about)

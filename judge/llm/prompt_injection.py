@@ -1,7 +1,7 @@
 """Protection of LLM judges from prompt injection: delimiters around an exchange, and a check of its texts."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -16,12 +16,11 @@ ROLE_TOKENS: Final = "role tokens"
 HIDDEN_CHARACTERS: Final = "hidden characters"
 IMITATES_FORM: Final = "imitates the form"
 # The headings of the parts of an exchange.
-FEELS: Final = "what the speaker feels"
-SITUATION: Final = "the speaker's situation"
 EARLIER: Final = "earlier, said by "
 SAID: Final = "what the speaker said"
-REPLY: Final = "the listener's reply, which is to be judged"
+REPLY: Final = "the listener's reply, which is to be rated"
 TURN: Final = "turn {number}, said by the {who}"  # of a whole conversation
+LETTERS: Final = "ABCDEFGH"  # the names of listeners side by side
 FIELD: Final = "[[ ##"  # the heading of a field in optimized messages
 SPEAKER_NAME: Final = 40  # characters of an earlier speaker's name
 
@@ -90,14 +89,26 @@ class DelimitedExchange:
 
 
 def delimit_exchange(exchange: Exchange, *, whole: bool = False) -> DelimitedExchange:
-    """Return the exchange between delimiters; a conversation that is judged as a `whole` turn by turn.
+    """Return the exchange between delimiters; a conversation that is judged as a `whole` turn by turn."""
+    sections = list(_whole(exchange) if whole else [*_said(exchange), (REPLY, exchange.response)])
+    return _delimit(sections, CONVERSATION if whole else "exchange")
 
-    The mark is a digest of the whole content, so no text can contain its own.
-    """
-    mark = sha256(f"fence {exchange.content_digest}".encode()).hexdigest()[:16]
-    unit = CONVERSATION if whole else "exchange"
+
+def delimit_listeners(exchanges: Sequence[Exchange], *, whole: bool = False) -> DelimitedExchange:
+    """Return several replies to one prompt between delimiters, named by letters in the order given."""
+    sections = [] if whole else list(_said(exchanges[0]))
+    for letter, exchange in zip(LETTERS, exchanges, strict=False):
+        turns = _whole(exchange) if whole else [("the reply", exchange.response)]
+        sections += [(f"listener {letter}, {heading}", text) for heading, text in turns]
+    return _delimit(sections, "exchange")
+
+
+def _delimit(sections: Sequence[tuple[str, str]], unit: str) -> DelimitedExchange:
+    """Return texts under their headings; the mark is a digest of all, so no text can contain its own."""
+    content = "".join(f"{len(raw)}:{raw}" for _, raw in sections)
+    mark = sha256(f"fence {content}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
     lines, found = [f"=== {mark} {unit} ==="], set[str]()
-    for heading, raw in _sections(exchange, whole):
+    for heading, raw in sections:
         text = clean(raw)
         lines += [f"--- {mark} {heading} ---", text]
         found |= set(find_injections(raw, text))
@@ -124,18 +135,15 @@ def find_injections(raw: str, text: str) -> Iterator[str]:
         yield HIDDEN_CHARACTERS
 
 
-def _sections(exchange: Exchange, whole: bool) -> Iterator[tuple[str, str]]:
-    """Yield the parts of an exchange with their headings, in reading order."""
-    if exchange.emotion:
-        yield FEELS, exchange.emotion
-    if exchange.situation:
-        yield SITUATION, exchange.situation
-    if whole:
-        for number, turn in enumerate(all_turns(exchange), start=1):
-            yield TURN.format(number=number, who=turn.speaker), turn.text
-        return
+def _whole(exchange: Exchange) -> Iterator[tuple[str, str]]:
+    """Yield all turns of a conversation with their headings."""
+    for number, turn in enumerate(all_turns(exchange), start=1):
+        yield TURN.format(number=number, who=turn.speaker), turn.text
+
+
+def _said(exchange: Exchange) -> Iterator[tuple[str, str]]:
+    """Yield what comes before a reply, with headings."""
     for turn in exchange.dialogue:
         speaker = " ".join(clean(turn.speaker).split())[:SPEAKER_NAME]
         yield f"{EARLIER}{speaker or 'someone'}", turn.text
     yield SAID, exchange.prompt
-    yield REPLY, exchange.response

@@ -1,31 +1,42 @@
-"""A chat model as judge: asked for a label, read strictly, unscored where it gives none."""
+"""A chat model as judge: asked for shares or a label, read strictly, unscored where it gives none."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import digest_json
-from empathy_judge.data.records import LABELS, Exchange, Judgment, judgment_of, label_of, unscored
+from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.budget import add_usage
-from empathy_judge.judge.llm.answers import NO_ROOM, OUT_OF_TOKENS, Answer, read_reply, sample_probabilities
+from empathy_judge.judge.llm.answers import NOT_100, OUT_OF_TOKENS, Answer, read_reply, with_prior
 from empathy_judge.judge.llm.batch import LanguageModelJudge
 from empathy_judge.judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from empathy_judge.judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, Reply
-from empathy_judge.judge.llm.judge_prompt import REASON, Mode, PromptForm, make_form, read_prompt
-from empathy_judge.judge.llm.prompt_injection import DelimitedExchange
-
-CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
-NO_LOGPROBS: Final = (
-    'no logprobs: the server returned none for the labels; use samples, or probabilities = "none"'
+from empathy_judge.judge.llm.judge_prompt import (
+    REASON,
+    SIDE_BY_SIDE,
+    Mode,
+    PromptForm,
+    make_form,
+    read_prompt,
 )
+from empathy_judge.judge.llm.prompt_injection import LETTERS, DelimitedExchange, delimit_listeners
+from empathy_judge.judge.llm.rated_examples import RatedExamples, read_examples
+from empathy_judge.judge.llm.recorded import grade_probabilities, label_spread
+from empathy_judge.judge.llm.side_by_side import iter_groups, score_groups
 
-FORM_TOKENS: Final = 512
-WORD_TOKENS: Final = 4  # a label is one token or two; what begins otherwise is none, and need not go on
-REASONING_TOKENS: Final = 2048  # of a model that reasons before it answers with a word
+SPREAD: Final = "each stands for the ratings that people gave where a recorded model said so"
+CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
+NO_LOGPROBS: Final = 'no logprobs: the server returned none for the label; use samples, or mode = "shares"'
+
+# Of an answer in each mode; what a model that reasons first needs is allowed once that is seen.
+MODE_TOKENS: Final[Mapping[Mode, int]] = {"shares": 96, SIDE_BY_SIDE: 160, "label": 4, "analytic": 512}
+REASONING_TOKENS: Final = 4096
+READING: Final = 1  # raised whenever the same answer would be read in another way
 # Under a grammar the labels need not be among the likeliest tokens; this server lists as many as it is asked.
 MANY_LOGPROBS: Final = 500
 LABEL_SCHEMA: Final = {"name": "label", "schema": {"type": "string", "enum": list(LABELS)}}
@@ -41,28 +52,29 @@ CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
 class PromptedJudge(LanguageModelJudge):
     """Asks a chat model at any OpenAI-compatible server.
 
-    `mode`: a reason and a label (direct), the rubric's components before the label (analytic), or one word
-    (label): no reason then, and a few tokens of output. In that mode `constraint` names the kind of server,
-    which is then restricted to the labels. By default `max_tokens` is 512, and 4 in mode label (2048 for a
-    model that reasons first).
+    `mode`: a reason, the rubric's components, and of 100 people, how many would choose each label
+    (analytic); these shares alone (shares); one word (label); or a grade of every reply to a prompt in one
+    call (side-by-side). In mode label `constraint` names the kind of server, which is then restricted to the
+    labels. By default `max_tokens` depends on the mode, and is 4096 for a model that reasons first.
 
-    `probabilities`: from the `logprobs` of the label, from the frequencies of k `samples`, or `none`; `auto`
-    uses samples if there are several, else logprobs if the server returns them. With neither, the label gets
-    probability 1: shares are then counts of labels, and log-losses mean nothing before a calibration.
-    `name` is the judge's name in tables and run folders.
+    `probabilities`, in mode label: from the `logprobs` of the label, from the frequencies of k `samples`, or
+    `none`; `auto` uses samples if there are several, else logprobs if the server returns them. With neither,
+    a label stands for the ratings that people gave where a recorded model answered it. In other modes several
+    `samples` are averaged. `name` is the judge's name in tables and run folders.
 
+    `examples` is a file of rated replies (or a file of replies and one of ratings), of which some are shown.
     `reask = 1` asks once more after an answer that cannot be read. `program` is a file that `optimize` wrote.
     `reason_characters` limits the reason through the schema, for servers that enforce it.
     """
 
-    files = ("program",)
+    files = ("program", "examples")
     caveat = CAVEAT
     batch_path = PATH
 
     def __init__(
         self,
         *,
-        mode: Mode = "direct",
+        mode: Mode = "analytic",
         samples: int = 1,
         probabilities: Literal["auto", "logprobs", "samples", "none"] = "auto",
         temperature: float | None = None,
@@ -71,6 +83,7 @@ class PromptedJudge(LanguageModelJudge):
         seed: int = 0,
         reask: Literal[0, 1] = 0,
         program: str = "",
+        examples: str | list[str] = "",
         rubric: str = "crowd",
         json_schema: Literal["auto", "always", "never"] = "auto",
         reason_characters: int = 0,
@@ -80,19 +93,26 @@ class PromptedJudge(LanguageModelJudge):
     ) -> None:
         if not endpoint.get("model"):
             raise UserError("model: missing; use --judge openai:MODEL or URL#MODEL, or set it in a TOML file")
+        is_word, is_joint = mode == "label", mode == SIDE_BY_SIDE
         if samples < 1 or (probabilities == "samples" and samples < 2):
             raise UserError(f"samples: {samples} is too few; probabilities from samples need at least two")
         if probabilities == "none" and samples > 1:
             raise UserError(f'samples: {samples} are not used with probabilities = "none"; set samples = 1')
-        if constraint and mode != "label":
-            raise UserError(f'constraint: only with mode = "label", not with "{mode}"')
-        is_word = mode == "label"
-        if is_word and (reason_characters or json_schema == "always"):
-            option = "reason_characters" if reason_characters else "json_schema"
-            raise UserError(f'{option}: not with mode = "label"; see constraint')
-        self.mode, self.samples, self.probabilities = mode, samples, probabilities
-        self.max_tokens = max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS)
-        self.may_raise_tokens = is_word and not max_tokens
+        unused = {
+            "constraint": constraint and not is_word,
+            "probabilities": probabilities != "auto" and not is_word,
+            "reason_characters": reason_characters and mode != "analytic",
+            "json_schema": json_schema == "always" and is_word,
+            "samples": samples > 1 and is_joint,
+            "reask": reask and is_joint,
+            "examples": examples and is_joint,
+        }
+        if option := next((name for name, is_given in unused.items() if is_given), ""):
+            raise UserError(f'{option}: not with mode = "{mode}"')
+        self.mode, self.is_joint = mode, is_joint
+        self.samples, self.probabilities = samples, probabilities
+        self.max_tokens = max_tokens or MODE_TOKENS[mode]
+        self.may_raise_tokens = not max_tokens
         self.seed, self.reask, self.most_calls = seed, reask, samples * (1 + reask)  # calls a judgment
         self.endpoint = Endpoint(**endpoint)
         self.model, self.concurrency = self.endpoint.model, self.endpoint.concurrency
@@ -101,6 +121,10 @@ class PromptedJudge(LanguageModelJudge):
         self.form = make_form(mode, self.rubric, reason_characters=reason_characters)
         if program:
             self.form = read_prompt(Path(program), self.form, mode=mode, rubric=self.rubric)
+        self.examples: RatedExamples | None = None
+        if examples:
+            rated = read_examples([examples] if isinstance(examples, str) else examples, unit=self.unit)
+            self.examples = RatedExamples(rated, is_whole=self.unit == CONVERSATION)
         given = {
             "temperature": temperature is not None,
             "logprobs": probabilities == "logprobs",
@@ -113,7 +137,7 @@ class PromptedJudge(LanguageModelJudge):
             model=self.model,
             max_tokens=self.max_tokens,
             temperature=temperature if temperature is not None else float(samples > 1),
-            logprobs=probabilities == "logprobs" or (probabilities == "auto" and samples == 1),
+            logprobs=probabilities == "logprobs" or (is_word and probabilities == "auto" and samples == 1),
             schema=json_schema != "never",
             optional=frozenset({"max_tokens", "seed"} | left_out),
             constraint=CONSTRAINTS.get(constraint, {}),
@@ -124,6 +148,26 @@ class PromptedJudge(LanguageModelJudge):
     def count_runs(self, exchange: Exchange) -> int:
         return self.most_calls
 
+    @property
+    def score_stream(self) -> Callable[..., None] | None:
+        return partial(score_groups, self, self.judge_group) if self.is_joint else None
+
+    def identify(self, exchanges: Iterable[Exchange]) -> Iterator[tuple[Exchange, str]]:
+        if not self.is_joint:
+            return super().identify(exchanges)
+        every = list(enumerate(exchanges))
+        company = {
+            position: sorted(exchange.read_digest for _, exchange in group)
+            for group in iter_groups(every, seed=self.seed, unit=self.unit)
+            for position, _ in group
+        }
+        return ((each, digest_json([each.read_digest, company[position]])) for position, each in every)
+
+    def batch_engine(self, *, wait: bool) -> Callable[..., None]:
+        if self.is_joint:
+            raise UserError(f'--batch: not with mode = "{self.mode}"')
+        return super().batch_engine(wait=wait)
+
     @cached_property
     def version(self) -> str:  # type: ignore[override]
         """A digest of all that decides a judgment; where the server stands does not."""
@@ -131,24 +175,62 @@ class PromptedJudge(LanguageModelJudge):
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
         decoding = [self.chat.temperature, self.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
-        source = [self.form.digest, self.rubric.digest]
+        source = [self.form.digest, self.rubric.digest, self.examples and self.examples.digest, READING]
         return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
+        if self.is_joint:
+            return self.judge_group([exchange])[0]
         delimited = self.delimit(exchange)
-        return self._make_judgment(exchange, delimited, self.ask(delimited.text, self.form))
+        return self._make_judgment(exchange, delimited, self.ask(delimited.text, self._form_for(exchange)))
+
+    def judge_group(self, exchanges: Sequence[Exchange]) -> list[Judgment]:
+        """Judge replies to one prompt in one call; a call's usage stands with the first."""
+        form, delimited = self._group_form(exchanges)
+        answer = self._ask_once(delimited.text, form, self.seed)
+        judgments = list[Judgment]()
+        for letter, exchange in zip(LETTERS, exchanges, strict=False):
+            one = replace(answer, usage={} if judgments else answer.usage)
+            if letter in answer.fields:
+                grade = answer.fields[letter]
+                about = f"grade {grade:g} of 100, beside {len(exchanges) - 1} other replies"
+                one = replace(one, fields={REASON: about}, probabilities=grade_probabilities(grade))
+            elif not answer.problem:
+                one = replace(one, problem="no grade: the answer has none for this reply")
+            judgments.append(self._make_judgment(exchange, self.delimit(exchange), one))
+        return judgments
+
+    def _group_form(self, exchanges: Sequence[Exchange]) -> tuple[PromptForm, DelimitedExchange]:
+        """Return the messages about several replies, and the delimited replies."""
+        form = make_form(self.mode, self.rubric, letters=LETTERS[: len(exchanges)])
+        return form, delimit_listeners(exchanges, whole=self.unit == CONVERSATION)
+
+    def _form_for(self, exchange: Exchange) -> PromptForm:
+        return self.examples.add_to(self.form, exchange) if self.examples else self.form
 
     def report(self, judgments: Iterable[Judgment]) -> list[str]:
-        """Report how many labels came without probabilities."""
-        given = [item.probabilities for item in judgments if item.probabilities and self.chat.logprobs]
-        certain = sum(max(weights.values()) == 1 for weights in given)
-        labels = f"{certain:,} of {len(given):,} labels"
-        return [f"The server gave no probabilities for {labels}: each counts as 100%."] if certain else []
+        """Report how many labels came without probabilities, and how many shares had to be scaled."""
+        spreads = [label_spread(label) for label in LABELS]
+        scored = bare = scaled = 0
+        for item in judgments:
+            scored += item.probabilities is not None
+            bare += item.probabilities in spreads
+            scaled += NOT_100 in (item.rationale or "")
+        lines = (
+            [f"The server gave no probabilities for {bare:,} of {scored:,} labels: {SPREAD}."] if bare else []
+        )
+        if scaled:
+            lines.append(f"{scaled:,} of {scored:,} answers did not add up to 100, and were scaled.")
+        return lines
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        messages = self.form.messages(self.delimit(exchange).text)
+        form = self._form_for(exchange)
+        if self.is_joint:  # for the estimate of its cost: the part of a call that one reply takes
+            form, delimited = self._group_form([exchange])
+            return [self.chat.write_body(form.messages(delimited.text), schema=form.schema, seed=self.seed)]
+        messages = form.messages(self.delimit(exchange).text)
         return [
-            self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
+            self.chat.write_body(messages, schema=form.schema, seed=self.seed + number)
             for number in range(self.samples)
         ]
 
@@ -175,29 +257,28 @@ class PromptedJudge(LanguageModelJudge):
         )
 
     def _combine(self, samples: Sequence[Answer]) -> Answer:
-        """Combine samples; there is no label if half of them or more have none.
+        """Combine samples; there are no probabilities if half of them or more cannot be read.
 
-        The fields are those of the first answer with the combined label, if there is one.
+        The fields are those of the first answer that can be read.
         """
-        answers = [item for item in samples if item.label]
-        failures = [item for item in samples if not item.label]
+        answers = [item for item in samples if not item.problem]
+        failures = [item for item in samples if item.problem]
         note, usage = "", add_usage(item.usage for item in samples)
         if failures and self.samples > 1:
-            note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].problem}"
+            note = f"{len(failures)} of {self.samples} samples gave no answer: {failures[0].problem}"
         if 2 * len(answers) <= self.samples:  # the few that answered need not be like the others
             return replace(failures[0], note=note, usage=usage)
+        first = answers[0]
         given = [answer.probabilities for answer in answers if answer.probabilities is not None]
-        if self.samples > 1 and self.probabilities != "logprobs":
-            weights = sample_probabilities([answer.label for answer in answers])
+        if self.mode == "label" and self.samples > 1 and self.probabilities != "logprobs":
+            weights = with_prior(Counter(answer.fields["label"] for answer in answers))
         elif given and self.probabilities != "none":
             weights = {label: sum(item[label] for item in given) / len(given) for label in LABELS}
         elif self.probabilities == "logprobs":
-            return Answer(problem=NO_LOGPROBS, raw=answers[0].raw, note=note, usage=usage)
+            return Answer(problem=NO_LOGPROBS, raw=first.raw, note=note, usage=usage)
         else:
-            weights = {label: float(label == answers[0].label) for label in LABELS}
-        label = label_of(weights)
-        shown = next((answer for answer in answers if answer.label == label), answers[0])
-        return replace(shown, label=label, probabilities=weights, note=note, usage=usage)
+            weights = label_spread(first.fields["label"])
+        return replace(first, probabilities=weights, note=note or first.note, usage=usage)
 
     def _ask_once(self, text: str, form: PromptForm, seed: int) -> Answer:
         """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
@@ -212,10 +293,10 @@ class PromptedJudge(LanguageModelJudge):
                 reply = failure
             answer = read_reply(reply, form)
             usages.append(answer.usage)
-            # Reasoning used up the tokens of a word: allow more, in this call and in all that follow.
-            if answer.problem == NO_ROOM and limit == WORD_TOKENS and self.may_raise_tokens:
+            # Reasoning used up the tokens: allow more, in this call and in all that follow.
+            if OUT_OF_TOKENS in answer.problem and self.may_raise_tokens and limit < REASONING_TOKENS:
                 chat.max_tokens = REASONING_TOKENS
-            elif answer.label or isinstance(reply, CallFailed) or not left:
+            elif not answer.problem or isinstance(reply, CallFailed) or not left:
                 return replace(answer, usage=add_usage(usages))
             elif OUT_OF_TOKENS in answer.problem:  # more tokens
                 chat, left = replace(chat, max_tokens=2 * chat.max_tokens), left - 1

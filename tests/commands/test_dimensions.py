@@ -69,7 +69,7 @@ def test_every_part_has_a_rubric_that_reaches_the_prompt() -> None:
         (request,) = judge.write_requests(Exchange(id="1", prompt="I lost my keys.", response="Oh no!"))
         told = request["messages"][0]["content"]
         assert judge.rubric.question.strip() in told and judge.rubric.labels["Good"] in told
-        assert ("in a whole conversation" in told) == (judge.unit == "conversation")
+        assert ("of a whole conversation" in told) == (judge.unit == "conversation")
     Path("odd.toml").write_text(
         (RUBRICS / "crowd.toml").read_text().replace("title", "dimension = 3\ntitle", 1)
     )

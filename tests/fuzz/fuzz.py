@@ -189,15 +189,13 @@ def read_file(name: str, read: Callable[[Path], object], data: bytes) -> None:
 @cache
 def _judge(kind: str) -> Any:
     options = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "prices": {"input": 1.0, "output": 1.0}}
-    return PromptedJudge(**options) if kind == "prompted" else DecisionJudge(**options)
+    return DecisionJudge(**options) if kind == "decision" else PromptedJudge(**options, mode=kind)
 
 
 def read_answer(kind: str, data: bytes) -> None:
     """Read the bytes as a server's answer: a judgment, or a reason why there is none, without the key."""
     key, text = Key(""), data.decode("utf-8", "replace")
     key._value = KEY
-    if kind == "text":
-        text, kind = json.dumps({"choices": [{"message": {"content": text}}]}), "prompted"
     answer = read_answer_body(200, text, key)
     assert KEY not in answer.text + answer.problem + json.dumps(answer.body)
     if answer.body is None:
@@ -208,6 +206,13 @@ def read_answer(kind: str, data: bytes) -> None:
     assert judgment.label is None or (judgment.label in LABELS and 1 <= (judgment.score or 0) <= 3)
     assert judgment.probabilities is None or abs(sum(judgment.probabilities.values()) - 1) < 1e-4
     assert KEY not in to_json(to_row(judgment))
+
+
+def read_text(data: bytes) -> None:
+    """Read the bytes as what a model says, in each mode."""
+    body = {"choices": [{"message": {"content": data.decode("utf-8", "replace")}}]}
+    for mode in ("label", "shares", "analytic"):
+        read_answer(mode, json.dumps(body).encode())
 
 
 def read_questionnaire_answer(data: bytes) -> None:
@@ -227,8 +232,8 @@ READERS: Final[dict[str, Callable[[Path], object]]] = {
 }
 PARSERS: Final[dict[str, Callable[[bytes], None]]] = {
     **{name: partial(read_file, name, read) for name, read in READERS.items()},
-    "answer.txt": partial(read_answer, "text"),
-    "completion.json": partial(read_answer, "prompted"),
+    "answer.txt": read_text,
+    "completion.json": partial(read_answer, "label"),
     "decisions.json": partial(read_answer, "decision"),
     "marks.txt": read_questionnaire_answer,
 }

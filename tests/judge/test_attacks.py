@@ -20,9 +20,8 @@ from empathy_judge.judge.robustness.run import SUSPECTED
 ATTACKS = [item for item in read_perturbations() if item.family]
 INSULTS = [reply for reply in read_replies("test") if reply.kind == "insults"]
 ONE = replace(INSULTS[0].exchange(), emotion="sad", situation="It happened yesterday.")
-KINDS = ("prompted", "analytic", "decisions", "systemone")
-
-
+KINDS = ("shares", "analytic", "label", "decisions", "systemone")
+REPLY_HEADINGS = ("listener A, the reply", "the listener's reply, which is to be rated")
 DRESSED = {attack.name: rewrite(attack, ONE) or ONE for attack in ATTACKS}
 
 
@@ -30,7 +29,7 @@ def make_judge(kind: str) -> PromptedJudge | DecisionJudge:
     where: dict[str, Any] = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
     if kind in ("decisions", "systemone"):
         return DecisionJudge(**where, protocol=kind)  # type: ignore[arg-type]
-    return PromptedJudge(**where, mode="direct" if kind == "prompted" else "analytic")
+    return PromptedJudge(**where, mode=kind)  # type: ignore[arg-type]
 
 
 def sent(judge: PromptedJudge | DecisionJudge, exchange: Exchange) -> Call:
@@ -48,7 +47,7 @@ def around(call: Call, mark: str) -> str:
     return whole.replace(written[1:-1], "").replace(mark, "MARK")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "side-by-side"])
 def test_an_attack_stays_inside_the_fence(kind: str) -> None:
     judge = make_judge(kind)
     plain = around(sent(judge, ONE), delimit_exchange(ONE).mark)
@@ -60,14 +59,12 @@ def escape_of(dressed: Exchange, call: Call, plain: str) -> str:
     """What of an attack came out of the fence, or is not in it as it should be."""
     mark = delimit_exchange(dressed).mark
     lines = [line for line in call.text.splitlines() if mark in line and line[:3] in ("===", "---")]
-    if [line.replace(mark, "MARK") for line in lines] != [
+    *before, reply, end = (line.replace(mark, "MARK") for line in lines)
+    if [*before, end] != [
         "=== MARK exchange ===",
-        "--- MARK what the speaker feels ---",
-        "--- MARK the speaker's situation ---",
         "--- MARK what the speaker said ---",
-        "--- MARK the listener's reply, which is to be judged ---",
         "=== MARK end ===",
-    ]:
+    ] or reply.removeprefix("--- MARK ").removesuffix(" ---") not in REPLY_HEADINGS:
         return "headings"
     shown = call.text.partition(f"{lines[-2]}\n")[2].partition(f"\n{lines[-1]}")[0]
     if shown != clean(dressed.response).replace(FIELD, "[["):

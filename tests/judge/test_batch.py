@@ -182,9 +182,10 @@ def test_what_cannot_be_batched_or_paid_for_is_refused_before_it_is_sent(
     path = write_responses(200)
     local = run("score", path, "--judge", "length", "--batch", "--out", "l")
     assert local.exit_code == 2 and "does not support batches" in local.stderr
-    write_judge(server, "prompted", reask=1)
-    done = score(path, "--batch", "--out", "run")
-    assert done.exit_code == 2 and "--batch: not with" in done.stderr and not server.steps
+    for options in ({"reask": 1}, {"mode": "side-by-side"}):
+        write_judge(server, "prompted", **options)
+        done = score(path, "--batch", "--out", "run")
+        assert done.exit_code == 2 and "--batch: not with" in done.stderr and not server.steps
     write_judge(server, "prompted")
     done = score(path, "--batch", "--out", "paid", "--max-cost", "0.01")
     assert done.exit_code == 5 and "Nothing was submitted" in done.stderr and not server.batches

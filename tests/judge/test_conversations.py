@@ -22,7 +22,7 @@ def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn() -> None
     assert asked.unit == "conversation"
     (request,) = asked.write_requests(talk(HEARD, STUCK))
     system, shown = (message["content"] for message in request["messages"])
-    assert "the listener in a whole conversation" in system
+    assert "the listener of a whole conversation" in system
     delimited = delimit_exchange(talk(HEARD, STUCK), whole=True)
     assert delimited.text in shown
     assert f"--- {delimited.mark} turn 6, said by the listener ---" in shown

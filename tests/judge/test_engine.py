@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,12 @@ REFUSED = {
     f"{ASKED}key = '{SECRET}'": "judge.toml: key: unknown",
     f"{ASKED}key_env = '{SECRET}'": "not the key itself",
     f"{PROMPTED}reask = 2": "judge.toml: reask: input should be 0 or 1",
-    f"{PROMPTED}constraint = 'vllm'": 'constraint: only with mode = "label"',
+    f"{PROMPTED}constraint = 'vllm'": 'constraint: not with mode = "analytic"',
+    f"{PROMPTED}mode = 'direct'": "judge.toml: mode: input should be 'shares', 'side-by-side', 'label' or",
+    f"{PROMPTED}probabilities = 'logprobs'": 'probabilities: not with mode = "analytic"',
+    f"{PROMPTED}mode = 'shares'\nreason_characters = 9": 'reason_characters: not with mode = "shares"',
+    f"{PROMPTED}mode = 'side-by-side'\nsamples = 2": 'samples: not with mode = "side-by-side"',
+    f"{PROMPTED}mode = 'side-by-side'\nexamples = 'x'": 'examples: not with mode = "side-by-side"',
     f"{PROMPTED}mode = 'label'\njson_schema = 'always'": 'json_schema: not with mode = "label"',
     f"{PROMPTED}samples = 0": "samples: 0 is too few",
     f"{PROMPTED}samples = 2\nprobabilities = 'none'": 'are not used with probabilities = "none"',
@@ -152,15 +158,17 @@ Options = dict[str, Any]
 SERVED: Options = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
 ELSEWHERE: Options = {"base_url": "https://elsewhere/v1", "key_env": "K", "concurrency": 2, "timeout": 5.0}
 MORE_PROMPTED: Options = {
-    **{"model": "n", "mode": "analytic", "samples": 3, "temperature": 0.5, "max_tokens": 9, "seed": 1},
-    **{"reask": 1, "probabilities": "none", "json_schema": "never", "reason_characters": 9},
-    "extra_body": {"top_k": 1},
+    **{"model": "n", "mode": "shares", "samples": 3, "temperature": 0.5, "max_tokens": 9, "seed": 1},
+    **{"reask": 1, "json_schema": "never", "extra_body": {"top_k": 1}},
 }
 MORE_PANEL: Options = {"combine": "median", "allow_missing": True, "judges": ["majority", "length"]}
 MORE_CASCADE: Options = {"ask_below": 0.7, "first": "classifier", "second": "classifier"}
 VERSIONS: dict[Callable[..., Any], tuple[Options, Options]] = {
     DecisionJudge: (SERVED, {"model": "n", "protocol": "systemone"}),
     PromptedJudge: (SERVED, MORE_PROMPTED),
+    partial(PromptedJudge, mode="label"): (SERVED, {"probabilities": "none", "constraint": "vllm"}),
+    partial(PromptedJudge, mode="analytic"): (SERVED, {"reason_characters": 9, "rubric": "anchored"}),
+    partial(PromptedJudge, mode="side-by-side"): (SERVED, {"seed": 1, "max_tokens": 9}),
     PanelJudge: ({"judges": ["length", "majority"]}, MORE_PANEL),
     CascadeJudge: ({"first": "length", "second": "majority"}, MORE_CASCADE),
     ModelConfig: (SERVED, {"model": "n", "style": "plain", "seed": 1, "max_tokens": 5}),

@@ -30,18 +30,15 @@ def answer_weak_good(call: Call) -> Answer:
             level["probability"] = WEAK_GOOD[level["label"]]
         return Answer(body=body)
     tokens = [{"token": label, "logprob": log(chance)} for label, chance in WEAK_GOOD.items()]
-    texts = ('{"reason": "Warm.", "label": "', "Good", '"}')
-    content = [
-        {"token": text, "logprob": 0.0, "top_logprobs": tokens if text == "Good" else []} for text in texts
-    ]
-    reply = answer_chat(call, "".join(texts))
+    reply = answer_chat(call, "Good")
+    content = [{"token": "Good", "logprob": 0.0, "top_logprobs": tokens}]
     reply.body["choices"][0]["logprobs"] = {"content": content}
     return reply
 
 
 JUDGES: dict[str, dict[str, Any]] = {
     "decision": {},
-    "prompted": {"probabilities": "logprobs"},
+    "prompted": {"mode": "label", "probabilities": "logprobs"},
     "panel": {"judges": ["decision.toml", "prompted.toml"]},
     "cascade": {"first": "length", "second": "decision.toml", "ask_below": 1.0},
     "conversation": {"replies": "decision.toml"},

@@ -1,6 +1,7 @@
 """A server on the loopback that answers by a script, for every fault there is."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -196,13 +197,26 @@ def answer_chat(call: Call, text: str | None = None) -> Answer:
     return Answer(body={**about, "model": call.body["model"], "choices": [choice], "usage": usage})
 
 
+def shares(good: float = 100, okay: float = 0) -> str:
+    """An answer of a judge in mode "shares"."""
+    return json.dumps({"Bad": 100 - good - okay, "Okay": okay, "Good": good})
+
+
 def _fill_in(body: Mapping[str, Any]) -> str:
-    """An answer that holds to the request's schema, if it has one."""
-    if "response_format" not in body:
+    """An answer that holds to the request's schema, or to the fields that its instructions list."""
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    listed = re.findall(r"^- (\w+): ", body["messages"][0]["content"].rpartition("in this order:")[2], re.M)
+    fields = schema.get("properties") or {name: {"type": "integer"} for name in listed}
+    if schema.get("type") != "object" and "in this order:" not in body["messages"][0]["content"]:
         return "Good"
-    wanted = body["response_format"].get("json_schema", {}).get("schema", {}).get("properties")
-    fields = wanted or {"reason": {}, "label": {"enum": ["Good"]}}
-    return json.dumps({name: "Good" if "enum" in about else "It is kind." for name, about in fields.items()})
+    numbers = {"Bad": 0, "Okay": 0, "reason": "It is kind."}
+    texts = {name: "Good" if "enum" in about else "It is kind." for name, about in fields.items()}
+    return json.dumps(
+        {
+            name: numbers.get(name, 100) if about.get("type") == "integer" else texts[name]
+            for name, about in fields.items()
+        }
+    )
 
 
 def answer(call: Call) -> Answer:

@@ -9,6 +9,7 @@ import pytest
 from faults import Campaign, Case, Nursery
 from servers import Answer, Call, ScriptedServer, answer_chat
 
+from empathy_judge.judge.llm.rated_examples import INTRODUCTION
 from empathy_judge.training.recipe import Recipe
 
 LOADED = (
@@ -50,13 +51,13 @@ def test_a_training_killed_at_any_step_makes_the_same_judge(
 
 
 def learner(call: Call) -> Answer:
-    """Says Okay until it is shown examples."""
+    """Answers that most say Okay until it is shown examples."""
     properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
-    if "label" not in properties:
+    if "Good" not in properties:
         return answer_chat(call, json.dumps(dict.fromkeys(properties, "Look.")))
     truth = "Good" if "hug" in call.text else "Bad" if "whatever" in call.text else "Okay"
-    label = truth if len(call.body["messages"]) > 2 else "Okay"
-    return answer_chat(call, json.dumps({"reason": f"It reads {label}.", "label": label}))
+    label = truth if INTRODUCTION in call.body["messages"][0]["content"] else "Okay"
+    return answer_chat(call, json.dumps({name: 98 if name == label else 1 for name in properties}))
 
 
 def test_a_tuning_killed_at_any_time_leaves_nothing_and_starts_again(

@@ -45,8 +45,8 @@ def repeat_key(call: Call) -> Answer:
     if not call.path.endswith("/chat/completions"):
         fine = answer(call).body
         return Answer(body=fine | {"id": CANARY, "note": QUOTED, "model": CANARY})
-    labels = {"reason": f"It said {CANARY} and {QUOTED}.", "label": "Good", "better": "first"}
-    text = json.dumps(labels) if call.number % 2 else f"I cannot, but here: {CANARY}"
+    given = {"reason": f"It said {CANARY} and {QUOTED}.", "Bad": 0, "Okay": 0, "Good": 100, "better": "first"}
+    text = json.dumps(given) if call.number % 2 else f"I cannot, but here: {CANARY}"
     return Answer(
         body=answer_chat(call, text).body | {"model": CANARY, "id": CANARY, "system_fingerprint": QUOTED}
     )
@@ -73,7 +73,7 @@ FAULTS: Mapping[str, Callable[[Call], Answer]] = {
 SCORE = "score rows.jsonl --judge judge.toml --out run"
 # The commands that use keys, with options of judge.toml.
 COMMANDS: Mapping[str, tuple[str, dict[str, object]]] = {
-    "score prompted": (SCORE, {"kind": "prompted", "reask": 1}),
+    "score prompted": (SCORE, {"kind": "prompted", "mode": "analytic", "reask": 1}),
     "score decision": (SCORE, {"kind": "decision"}),
     "score systemone": (SCORE, {"kind": "decision", "protocol": "systemone"}),
     "respond": ("respond rows.jsonl --model-config model.toml --out answers", {}),
@@ -82,7 +82,7 @@ COMMANDS: Mapping[str, tuple[str, dict[str, object]]] = {
         {},
     ),
     "optimize": (
-        "optimize rows.jsonl ratings.jsonl --judge judge.toml --out tuned.json --max-calls 40",
+        "optimize rows.jsonl ratings.jsonl --judge judge.toml --out tuned.json --max-calls 60",
         {"kind": "prompted"},
     ),
     "nightly": ("nightly night.toml --night 2026-11-15", {"kind": "decision"}),
