@@ -473,7 +473,7 @@ def recorded_modes() -> str:
 
 
 def recorded_levels() -> str:
-    """Return an LLM judge's differences from a bare label, its level, its order of systems and its tokens."""
+    """Return an LLM judge's differences between modes, its level, its order of systems and its tokens."""
     found, _, modes = _recorded_rows()
     figures, rows = recorded_judges(), []
     for mode in modes:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from empathy_judge.data.records import LABELS
 
-FITTED: Final = Path(__file__).with_suffix(".json")  # written by `empathy_judge.training.recorded_judges`
+FITTED: Final = Path(__file__).with_suffix(".json")  # written by tests/support/recorded_judges.py
 
 
 @cache

@@ -1,6 +1,6 @@
 """What LLM judges are worth by mode, from the recorded answers of one language model to the shipped prompts.
 
-    python -m empathy_judge.training.recorded_judges DATA
+    PYTHONPATH=. python tests/support/recorded_judges.py DATA
 
 DATA has a folder for each source of rated replies. The model was shown the replies in random order, without
 ratings, models or sources, in contexts of at most a hundred. The command writes the figures of the docs, and
@@ -11,17 +11,22 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from repository import ROOT
 from scipy.stats import rankdata
 from tokenizers import Tokenizer
 
+from empathy_judge.calibration.comparison.judged_models import JudgedModel
+from empathy_judge.calibration.comparison.wide_prior import probability_higher
 from empathy_judge.calibration.estimate import Floats
 from empathy_judge.calibration.proportional_odds import fit_proportional_odds
 from empathy_judge.calibration.shares import transport
+from empathy_judge.calibration.shares.ppi import RatedModel
 from empathy_judge.data.files import replacing
 from empathy_judge.data.importers import import_source
 from empathy_judge.data.records import LABELS, Exchange
@@ -34,10 +39,10 @@ from empathy_judge.judge.llm.prompt_injection import LETTERS, delimit_exchange, 
 from empathy_judge.training.rated_sets import EXTERNAL_SETS, RECIPES, read_rated_set
 
 ANSWERS: Final = RECIPES / "recorded_answers.json"
-FIGURES: Final = Path(__file__).parents[1] / "docs" / "figures" / "recorded_judges.json"
+FIGURES: Final = ROOT / "docs" / "figures" / "recorded_judges.json"
 SETS: Final = ("study", "ieval", "dstc9", "esconv", *EXTERNAL_SETS)
 LABELED: Final = ("study", "ieval")  # people gave labels; answered in every mode
-REFERENCE: Final = "label"  # modes are compared with this one
+ALONE: Final = ("shares", "label", "analytic")  # modes that judge one model alone
 DECIDE: Final = tuple(name for name in SETS if name not in EXTERNAL_SETS)
 MEANS: Final = {"all": DECIDE, "labeled": LABELED}  # sets over which differences are averaged
 DRAWS: Final = 2000
@@ -164,31 +169,26 @@ def draw_clusters(judged: RecordedSet, rng: np.random.Generator) -> list[NDArray
 
 
 def compare_modes(judged: Mapping[str, Mapping[str, RecordedSet]]) -> dict[str, Any]:
-    """Return each mode's agreement by set, and its paired differences from the reference."""
+    """Return each mode's agreement by set, and its paired differences from the other modes."""
     rows, differences = [], dict[tuple[str, str], Floats]()
     for name in SETS:
-        reference = judged[REFERENCE][name]
-        draws = draw_clusters(reference, np.random.default_rng(46))
-        every = np.arange(len(reference.rating))
-        base = np.array([reference.agreement(taken) for taken in draws])
-        for mode in (mode for mode in judged if name in judged[mode]):
-            each = judged[mode][name]
-            drawn = np.array([each.agreement(taken) for taken in draws])
-            differences[mode, name] = np.append(
-                each.agreement(every) - reference.agreement(every), drawn - base
-            )
-            models = each.means(each.score)
-            people = each.means(each.rating)
+        modes = {mode: by_set[name] for mode, by_set in judged.items() if name in by_set}
+        one = next(iter(modes.values()))
+        # The first is every row once, the others are draws.
+        draws = [np.arange(len(one.rating)), *draw_clusters(one, np.random.default_rng(46))]
+        found = {mode: np.array([each.agreement(taken) for taken in draws]) for mode, each in modes.items()}
+        for mode, each in modes.items():
+            others = [found[other] for other in ALONE if other != mode and other in found]
+            differences[mode, name] = found[mode] - np.mean(others, axis=0)
+            models, people = each.means(each.score), each.means(each.rating)
             rows.append(
                 {
                     "set": name,
                     "mode": mode,
-                    "texts": len(every),
-                    "agreement": _estimate(np.append(each.agreement(every), drawn)),
-                    "difference": _estimate(differences[mode, name]),
+                    "texts": len(one.rating),
+                    "agreement": _estimate(found[mode]),
                     "good": round(float(each.good.mean()), 4),
                     "people_good": _rounded(np.mean(each.label == 3) if name in LABELED else np.nan),
-                    "systems": len(models),
                     "order": _rounded(np.corrcoef(models, people)[0, 1] if len(models) > 2 else np.nan),
                     "deviation": _rounded(deviation(each) if len(models) > 2 else np.nan),
                 }
@@ -197,7 +197,7 @@ def compare_modes(judged: Mapping[str, Mapping[str, RecordedSet]]) -> dict[str, 
         mode: {
             name: _estimate(np.mean([differences[mode, each] for each in sets], axis=0))
             for name, sets in MEANS.items()
-            if mode != REFERENCE and all((mode, each) in differences for each in sets)
+            if all((mode, each) in differences for each in sets)
         }
         for mode in judged
     }
@@ -273,15 +273,32 @@ def measure(data: Path) -> dict[str, Any]:
         **compared,
         "published": {name: _rounded(found) for name, found in published.items()},
         "prior": {"deviation": scale, "freedom": freedom},
+        "first_day": {mode: first_day(judged[mode]["study"]) for mode in ALONE},
         "tokens": count_tokens(record, sets),
     }
+
+
+def first_day(judged: RecordedSet) -> list[float]:
+    """Return the probabilities of pairs of the study's language models by an uncalibrated judge."""
+    names = [name for name in np.unique(judged.system) if name != "human"]
+    none: Any = {"item": np.zeros(0, dtype=np.intp), "value": np.zeros((0, 3)), "cluster": np.zeros(0)}
+    models = []
+    for name in names:
+        rows = judged.system == name
+        # The probabilities that have this expected rating and no Okay: only the score counts.
+        good = (judged.score[rows] - 1) / 2
+        shares = np.column_stack([1 - good, 0 * good, good])
+        models.append(
+            JudgedModel(name=name, rated=RatedModel(judged=shares, prompt=judged.cluster[rows], **none))
+        )
+    return [round(probability_higher(*pair, correlation=0.0), 4) for pair in combinations(models, 2)]
 
 
 def count_tokens(record: Mapping[str, Any], sets: Mapping[str, Mapping[str, RecordedText]]) -> dict[str, Any]:
     """Return the tokens of a reply of the study by mode, by the tokenizer of the included judge."""
     tokenizer = Tokenizer.from_file(str(WEIGHTS / DEFAULT / "tokenizer.json"))
     by_prompt: dict[str, list[Exchange]] = {}
-    for digest in record["answers"][REFERENCE]["study"]:
+    for digest in record["answers"]["label"]["study"]:
         exchange = sets["study"][digest].exchange
         by_prompt.setdefault(exchange.prompt, []).append(exchange)
     counts = dict[str, Any]()
