@@ -243,7 +243,7 @@ class _Server:
             raise UserError("url: must not contain a password or a query; pass the key as `key`")
         try:
             parts = urllib.parse.urlsplit(url)
-            host = parts.hostname
+            host = parts.hostname if parts.port != 0 else None
         except ValueError:
             host = None
         if not host or parts.scheme not in ("http", "https"):
@@ -280,7 +280,8 @@ class _Server:
                     complaint = _complaint(error)
             except (OSError, ValueError, RecursionError, HTTPException) as error:
                 cause = getattr(error, "reason", error)
-                is_late = watchdog.is_late or isinstance(cause, TimeoutError)
+                # A number is the system's: it may give up earlier.
+                is_late = watchdog.is_late or (isinstance(cause, TimeoutError) and cause.errno is None)
                 reason = f"timed out: no complete answer in {self._timeout:g} s" if is_late else str(cause)
                 raise OperationalError(
                     f"{self._url}{route}: {reason[:LONGEST_MESSAGE]}; check that the server is running "
@@ -314,6 +315,8 @@ class _Watchdog(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
         def connect_watched() -> None:
             connect()
             self._socket = connection.sock  # the connection forgets it once the headers are read
+            if self.is_late:
+                self.end()
 
         connection.connect = connect_watched  # type: ignore[method-assign]
         return connection

@@ -17,7 +17,7 @@ from empathy_judge.data.rated_range import RatedRange
 from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
 from empathy_judge.data.rubric import Rubric
 from empathy_judge.data.tables import first_problem
-from empathy_judge.judge.budget import Budget
+from empathy_judge.judge.budget import Budget, Pace
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
@@ -71,9 +71,7 @@ class AskedServer(Protocol):
     """A server that a judge asks."""
 
     budget: Budget
-
-    def share_rates(self, parts: int) -> None:
-        """Use one of so many equal parts of the rates: other processes use the rest."""
+    pace: Pace
 
 
 class Judge(ABC):
@@ -267,10 +265,9 @@ def _find_meant(name: str, known: Iterable[str]) -> str:
     if close := get_close_matches(name, known, n=1):
         return close[0]
     named, _, model = name.replace("/", ":", 1).partition(":")
-    for provider in (
-        get_close_matches(named.lower(), [*PROVIDERS, "ollama"], n=1, cutoff=0.8) if model else ()
-    ):
-        return f"{OLLAMA}#{model}" if provider == "ollama" else f"{provider}:{model}"
+    prefixes = {"ollama": f"{OLLAMA}#", **{provider: f"{provider}:" for provider in PROVIDERS}}
+    if model and (close := get_close_matches(named.lower(), prefixes, n=1, cutoff=0.8)):
+        return prefixes[close[0]] + model
     return next((f"{by}:{name}" for start, by in MODEL_NAMES.items() if name.startswith(start)), "")
 
 

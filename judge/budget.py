@@ -44,7 +44,8 @@ class Budget:
             while True:
                 cost = self._dearest * estimate
                 self.check(cost)
-                if self._has_room(cost):
+                # The tolerance: a rounding error must not block a call when nothing is under way.
+                if self.most is None or self.spent + self._reserved + cost <= self.most + 1e-12:
                     self._reserved += cost
                     return cost
                 self._change.wait()
@@ -65,10 +66,6 @@ class Budget:
             self._reserved = max(0.0, self._reserved - reserved)
             self.spent += cost
             self._change.notify_all()
-
-    def _has_room(self, cost: float) -> bool:
-        # The tolerance: a rounding error must not block a call when nothing is under way.
-        return self.most is None or self.spent + self._reserved + cost <= self.most + 1e-12
 
 
 def add_usage(used: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
@@ -249,12 +246,10 @@ def read_tokens(body: Mapping[str, Any]) -> TokenCounts | None:
     return TokenCounts(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
 
 
-def usage_of(used: TokenCounts | None, prices: Prices | None, discount: float = 1.0) -> dict[str, float]:
-    """Return the usage that a judgment records of a call: its tokens and, with prices, its cost."""
-    if used is None:
-        return {}
-    cost = {"cost": round(discount * prices.cost(used), 9)} if prices else {}
-    return {"input_tokens": used.input, "output_tokens": used.output, **cost}
+def usage_of(used: TokenCounts | None, cost: float | None) -> dict[str, float]:
+    """Return the usage that a judgment records of a call: its tokens and its cost, where known."""
+    tokens = {"input_tokens": used.input, "output_tokens": used.output} if used else {}
+    return tokens | ({} if cost is None else {"cost": round(cost, 9)})
 
 
 def _count(table: Mapping[str, Any], *names: str) -> float | None:

@@ -84,7 +84,7 @@ class Worker:
                 "install the same everywhere"
             )
         for endpoint in judge.endpoints:
-            endpoint.share_rates(self.workers)
+            endpoint.pace.share(self.workers)
         return judge
 
 

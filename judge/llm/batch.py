@@ -280,7 +280,8 @@ class BatchRun:
         answer = read_answer_body(status if isinstance(status, int) else 0, body, self.key)
         if answer.body is None:
             return CallFailed(answer.problem, answer.text[:RAW])
-        return Reply(answer.body, usage_of(read_tokens(answer.body), self.endpoint.prices, DISCOUNT))
+        used, prices = read_tokens(answer.body), self.endpoint.prices
+        return Reply(answer.body, usage_of(used, DISCOUNT * prices.cost(used) if used and prices else None))
 
     def _write_parts(self, positions: Iterable[int]) -> list[BatchPart]:
         """Write the requests about exchanges in parts; those about one exchange stay in one part."""

@@ -47,7 +47,7 @@ class Chat:
     def ask(self, messages: Messages, *, schema: Schema | None = None, seed: int | None = None) -> Reply:
         """Ask for an answer; raise `CallFailed` without one."""
         first: CallFailed | None = None
-        refused = self.refused
+        refused = frozenset[str]()
         while True:
             body = self.write_body(messages, schema=schema, seed=seed, refused=refused)
             try:
@@ -68,9 +68,9 @@ class Chat:
         *,
         schema: Schema | None = None,
         seed: int | None = None,
-        refused: frozenset[str] | None = None,
+        refused: frozenset[str] = frozenset(),
     ) -> dict[str, Any]:
-        """Write a request without the `refused` parameters, by default those known to be refused."""
+        """Write a request without the `refused` parameters and those known to be refused."""
         body: dict[str, Any] = {"model": self.model, "messages": list(messages)}
         body |= {"max_tokens": self.max_tokens, "temperature": self.temperature, **self.constraint}
         if seed is not None:
@@ -80,7 +80,7 @@ class Chat:
         if self.schema and schema is not None:
             named = {"name": "judgment", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        refused = self.refused if refused is None else refused
+        refused |= self.refused
         left_out = {key for name in refused for key in PARAMETERS[name][0]}
         if "max_tokens" in refused:
             body["max_completion_tokens"] = body["max_tokens"]

@@ -154,8 +154,7 @@ class Endpoint:
             raise self._explain(answer, call)
         with self.lock:
             self._has_answered, self._failed_in_a_row = True, 0
-        cost = {"cost": round(call.cost, 9)} if self.prices else {}
-        return Reply(answer.body, usage_of(call.used, None) | cost)
+        return Reply(answer.body, usage_of(call.used, call.cost if self.prices else None))
 
     def _send_first(self, call: "_Call") -> ServerAnswer | None:
         """Send the first call while all others wait, so that a wrong key costs one; None for the others."""
@@ -169,10 +168,6 @@ class Endpoint:
                 self._refused = str(self._explain(answer, call))
             self._is_tried = answer.status not in FATAL | KEY_REFUSED
             return answer
-
-    def share_rates(self, parts: int) -> None:
-        """Use one of so many equal parts of the rates: other processes use the rest."""
-        self.pace.share(parts)
 
     def stop(self) -> None:
         """End all calls at their next try; `close` undoes this."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from math import inf
 from random import random
 from threading import Event
@@ -133,9 +134,12 @@ def _find_proxy(base_url: str) -> httpcore.Proxy | None:
     """Return the environment's proxy for an address; none leads to this machine."""
     parts, proxies = urlsplit(base_url), getproxies()
     url, host = proxies.get(parts.scheme) or proxies.get("all"), parts.hostname or ""
-    if not url or host in LOOPBACK or proxy_bypass(host):
+    if not url or host in LOOPBACK or proxy_bypass(parts.netloc):
         return None
-    proxy = httpx.Proxy(url if "://" in url else f"http://{url}")
+    kind, _, rest = url.rpartition("://")
+    if kind not in ("", "http", "https", *(("socks5", "socks5h") if find_spec("socksio") else ())):
+        raise UserError(f"{base_url}: a proxy by {kind} is not supported; NO_PROXY={host} goes without it")
+    proxy = httpx.Proxy(f"{kind or 'http'}://{rest}")
     return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
 
 

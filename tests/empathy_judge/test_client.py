@@ -78,6 +78,7 @@ def all_messages(error: BaseException | None) -> str:
         ("https://judge.example/?key=hunter2", "hunter2-key", "query"),
         ("http://[hunter", "hunter2-key", "such as http"),
         ("localhost:8321", "hunter2-key", "such as http"),
+        ("http://127.0.0.1:99999", "hunter2-key", "such as http"),
         ("http://judge.example", "hunter2-key", "unencrypted"),
         ("http://127.0.0.1.judge.example", "hunter2-key", "unencrypted"),
         ("http://127.0.0.1:9", "hunter2\nnext", "key"),
@@ -91,6 +92,23 @@ def test_no_key_goes_over_plain_http_and_no_password_is_shown(
     with pytest.raises(ej.UserError, match=problem) as caught:
         ej.JudgeClient(url=url)
     assert "hunter2" not in all_messages(caught.value)
+
+
+def test_a_connection_that_fails_or_comes_too_late_ends_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(*_: Any, **__: Any) -> Any:
+        raise TimeoutError(110, "Connection timed out")
+
+    endless = Answer(raw=b"HTTP/1.1 200 OK\r\nA: ", then=b"b", drip=0.02)
+    with ScriptedServer(lambda call: endless) as server, monkeypatch.context() as patched:
+        patched.setattr(
+            "empathy_judge.client.Timer.start", lambda timer: timer.function()
+        )  # before it connects
+        with pytest.raises(ej.OperationalError, match="no complete answer in 5 s"):
+            ej.JudgeClient(url=server.base_url, timeout=5.0).judge("I won!", "Lovely!")
+    monkeypatch.setattr("socket.create_connection", give_up)
+    for timeout in (None, 600.0):
+        with pytest.raises(ej.OperationalError, match="Connection timed out; check that the server"):
+            ej.JudgeClient(url="http://127.0.0.1:9", timeout=timeout).judge("I won!", "Lovely!")
 
 
 @pytest.mark.parametrize("after", ["86400", "9" * 5000, "\u00b2"])

@@ -226,6 +226,21 @@ def test_a_key_goes_to_its_own_server_only(
     assert said_before == [f"asking {server.base_url} with the key in KEY_SAID_ONCE\n", ""]
 
 
+def test_a_proxy_is_of_a_known_kind_and_left_out_for_an_address_with_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConnectionRefusedError("no network here")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:9")
+    with pytest.raises(UserError, match=r"socks4 is not supported; NO_PROXY=judge.example"):
+        Endpoint(base_url="http://judge.example:8000/v1", model="m").post("/x", BODY)
+    monkeypatch.setenv("NO_PROXY", "judge.example:8000")
+    with pytest.raises(OperationalError, match="no network here"):
+        Endpoint(base_url="http://judge.example:8000/v1", model="m").post("/x", BODY)
+
+
 def test_a_key_that_is_missing_or_no_key_is_refused(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server, endpoint = ask(answer_chat)
     for value, said in {"": "not set", "sk-two\nlines": "line breaks", "schlüssel-1": "non-ASCII"}.items():
