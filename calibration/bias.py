@@ -55,10 +55,7 @@ class Finding:
 
 
 def audit(
-    paired: Paired,
-    *,
-    words: Mapping[str, int] | None = None,
-    emotion: Mapping[str, str] | None = None,
+    paired: Paired, *, words: Mapping[str, int] | None = None, emotion: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
     """Return every audit, in the order of `AUDITS`; `words` and `emotion` are by id (see `response_facts`).
 

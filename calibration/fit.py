@@ -22,7 +22,7 @@ from empathy_judge.calibration.bias import Disagreements, Finding, audit, respon
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
-from empathy_judge.calibration.shares.model_table import ModelFit, columns_of, fit_models, rated_models
+from empathy_judge.calibration.shares.model_table import ModelFit, fit_models, rated_models
 from empathy_judge.calibration.shares.tally import replies_by_model
 from empathy_judge.calibration.shares.transport import recorded_deviation
 from empathy_judge.data.crisis import find_flags
@@ -212,7 +212,7 @@ def calibrate(
             batches=len(np.unique(paired.batch)),
             models=paired.models,
             scale=paired.scale,
-            columns=columns_of(paired.scale),
+            columns=tuple(model_fit.calibrated),
             dimension=options.dimension,
             shares=dict(zip(paired.scale, (counts / len(paired)).tolist(), strict=True)),
             clusters=agreed.clusters,

@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from empathy_judge.commands.shared.rating_options import ratings_options
 from empathy_judge.data.errors import UserError
 
 if TYPE_CHECKING:
-    from empathy_judge.calibration.fit import CalibrationReport, Repeats
+    from empathy_judge.calibration.fit import CalibrationReport
     from empathy_judge.data.judgments import Judged
     from empathy_judge.data.rating_files.sheet import SheetOptions
     from empathy_judge.judge.scoring import Watch
@@ -152,6 +151,8 @@ def fit_judges(
     from empathy_judge.data.rating_files.sheet import read_sheet
     from empathy_judge.data.records import LABELS
     from empathy_judge.judge.base import DEFAULT, WEIGHTS
+    from empathy_judge.judge.budget import Budget
+    from empathy_judge.judge.repeats import repeat_judgments
     from empathy_judge.judge.scoring import score_files
     from empathy_judge.reports.calibration.calibration_page import default_folder, write_report
     from empathy_judge.reports.calibration.verdict import refuse_part
@@ -163,8 +164,9 @@ def fit_judges(
         # Read before any call: a wrong scale is found in a second.
         read_sheet(ratings, replace(reading, dimension=dimension or reading.dimension))
         if repeat:
-            repeats, spent = _repeat(files, judges[0] if judges else DEFAULT, repeat, max_cost, on_read)
-            max_cost = None if max_cost is None else max_cost - spent
+            budget, name = Budget(max_cost), judges[0] if judges else DEFAULT
+            repeats = repeat_judgments(files, name, repeat, budget=budget, on_read=on_read)
+            max_cost = None if max_cost is None else max(0.0, max_cost - budget.spent)
         scored = score_files(
             files,
             judges=judges,
@@ -204,25 +206,3 @@ def fit_judges(
         write_calibration(folder / CALIBRATION_FILE, report.calibration)
         written = [folder / CALIBRATION_FILE, *written]
     return FittedJudges(report=report, judges=inputs.judges, runs=runs, files=files, written=written)
-
-
-def _repeat(
-    files: Sequence[Path],
-    name: str,
-    times: int,
-    max_cost: float | None,
-    on_read: Callable[[Sequence[str]], object],
-) -> "tuple[Repeats, float]":
-    """Ask a judge several times about some replies; return how many labels changed, and the cost."""
-    from empathy_judge.data.storage import find_sources
-    from empathy_judge.data.tables import notice_unit
-    from empathy_judge.judge.base import load_judge
-    from empathy_judge.judge.budget import Budget
-    from empathy_judge.judge.repeats import describe_repeats, draw_replies, repeat_judgments
-
-    judge = load_judge(name, unit=notice_unit(find_sources(files)))
-    judge.use_budget(Budget(max_cost))
-    replies = draw_replies(files, unit=judge.unit)
-    on_read([describe_repeats(judge, replies, times)])
-    with closing(judge):
-        return repeat_judgments(judge, replies, times), judge.spent

@@ -186,9 +186,8 @@ def _warnings(scored: SummarizedRun, limit: int | None) -> list[str]:
     few = [f"{model.name} ({model.judged:,})" for model in models if 0 < model.judged < LEAST_REPLIES]
     if few:
         lines.append(f"No figure from fewer than {LEAST_REPLIES} {noun}: {listed(few)}.")
-    with_reason = [model for model in models if model.refused and model.judged >= LEAST_REPLIES]
-    with_reason = [model for model in with_reason if not model.is_own]
-    lines += _refusals([model for model in with_reason if not model.is_unresponsive])
+    refused = [model for model in models if model.refused and not (model.is_own or model.is_unresponsive)]
+    lines += _refusals([model for model in refused if model.judged >= LEAST_REPLIES])
     if summary.calibration is None and summary.calibration_note:
         lines.append(summary.calibration_note)
     if summary.unit == REPLY and any(

@@ -160,7 +160,9 @@ def level_errors(
         return Sampled(float(values[0]), values[1:], bootstrap.leaves_one_out(drawn))
 
     tau = sampled(metrics.kendall(by_people, by_judge))
-    slope = sampled(_slopes(by_people, by_judge, float((people_errors**2).mean())))
+    noise = np.full(len(totals), (people_errors**2).mean())
+    noise[1:] *= 1 if bootstrap.leaves_one_out(drawn) else 2  # clusters drawn at random have it twice
+    slope = sampled(_slopes(by_people, by_judge, noise))
     levels = [
         LevelError(
             model=str(name),
@@ -182,18 +184,18 @@ def level_errors(
     )
 
 
-def _slopes(people: Floats, judge: Floats, noise: float) -> Floats:
+def _slopes(people: Floats, judge: Floats, noise: Floats) -> Floats:
     """Return the slope of the judge's levels on people's in the data and in each draw.
 
-    The ratings' noise, which draws have twice, would flatten it: it is taken off the variance of people's
-    levels. Undefined with few models, or where noise is most of that variance.
+    The ratings' noise would flatten it: it is taken off the variance of people's levels. Undefined with few
+    models, or where noise is most of that variance.
     """
     count = people.shape[1]
     apart = people - people.mean(axis=1, keepdims=True)
     product = (apart * judge).sum(axis=1) / max(1, count - 1)
     squares = (apart**2).sum(axis=1) / max(1, count - 1)
-    known = squares - noise * np.where(np.arange(len(people)), 2, 1)
-    is_seen = count >= LEAST_MODELS and known[0] > noise
+    known = squares - noise
+    is_seen = count >= LEAST_MODELS and known[0] > noise[0]
     return ratio(product, np.maximum(known, squares / 4)) if is_seen else np.full(len(people), np.nan)
 
 

@@ -81,8 +81,8 @@ class ComparedRuns:
 
     @property
     def has_levels(self) -> bool:
-        """Whether any model has a level; a language model without a calibration gives none."""
-        return any(level.how != "prior" for level in self.models)
+        """Whether any model can have a level; a language model without a calibration gives none."""
+        return {level.how for level in self.models} - {"refused"} != {"prior"}
 
     @property
     def calibrate_words(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class ComparedRuns:
     @property
     def tests(self) -> int:
         """The number of differences that Holm's adjustment counts."""
-        return sum(1 for pair in self.pairs if pair.p_holm == pair.p_holm)
+        return sum(not math.isnan(pair.p_holm) for pair in self.pairs)
 
     @property
     def called(self) -> tuple[Difference, ...]:
@@ -178,9 +178,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     choice = judged_models.find_calibration_of_runs(
         runs, request.calibration, weights=request.weights, today=today
     )
-    models, settings = _apply(
-        choice.calibration, models, request, is_language_model=runs[0].judged.is_language_model
-    )
+    models, settings = _apply(choice.calibration, models, request, runs[0].judged)
     levels = sorted(  # by the share of Good, the largest first; those without one last
         (judged_models.compared_level(model, settings) for model in models.values()),
         key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),
@@ -234,12 +232,12 @@ def compare_judgments(
     is_language_model: bool = False,
 ) -> tuple[Difference, ...]:
     """Compare the models of one judge's judgments with one of them."""
-    judged = Judged(name="", judgments=tuple(judgments))
+    judged = Judged(name="", judgments=tuple(judgments), is_language_model=is_language_model)
     models = judged_models.judged_models([JudgedRun(folder=Path(), label="", judged=judged, summary={})])
     if baseline not in models:
         raise UserError(f"no model {baseline!r} in these judgments; known: {', '.join(models)}")
     request = ComparisonRequest(paths=(), max_drop=max_drop)
-    models, settings = _apply(choice.calibration, models, request, is_language_model=is_language_model)
+    models, settings = _apply(choice.calibration, models, request, judged)
     return differences([(models[name], models[baseline]) for name in models if name != baseline], settings)
 
 
@@ -247,8 +245,7 @@ def _apply(
     calibration: Calibration | None,
     models: Mapping[str, JudgedModel],
     request: ComparisonRequest,
-    *,
-    is_language_model: bool,
+    judged: Judged,
 ) -> tuple[dict[str, JudgedModel], ComparisonSettings]:
     """Return the models with the ratings that a calibration has of them, and what to compare them by."""
     settings = ComparisonSettings(
@@ -258,7 +255,7 @@ def _apply(
         are_variants=request.are_variants,
     )
     if calibration is None:
-        return {**models}, replace(settings, has_no_level=is_language_model)
+        return {**models}, replace(settings, has_no_level=judged.is_language_model)
     lines, effect = tuple(calibration.calibrated_models.values()), calibration.design_effect
     settings = replace(settings, calibrated=lines, design_effect=effect or settings.design_effect)
     return {name: _with_known(model, calibration) for name, model in models.items()}, settings

@@ -27,6 +27,7 @@ from empathy_judge.calibration.comparison.judged_models import (
     equal_share,
     judge_contrast,
     logit_contrast,
+    order_only,
     score_contrast,
 )
 from empathy_judge.calibration.comparison.published_models import PublishedModel
@@ -108,10 +109,9 @@ def _by_prior(
     gap = score_contrast(one, other)
     if not gap.is_defined:
         return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
-    ranked = Estimate(math.nan, None, rank=gap.effect)
     return DifferenceEstimate(
         how="prior",
-        shares=dict.fromkeys(LABELS, UNDEFINED) | {GOOD: ranked},
+        shares=order_only(gap.effect),
         probability=wide_prior.probability_higher(one, other, correlation=_correlation(equal, settings)),
     )
 

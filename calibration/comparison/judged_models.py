@@ -145,14 +145,15 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     if found.how != "refused":
         return replace(level, how=found.how, shares=found.corrected)
     if level.judged and settings.has_no_level:
-        # Without a value; models are in the order of the judge's scores.
-        ranked = Estimate(math.nan, None, rank=float(model.scores.mean()))
-        return replace(
-            level, how="prior", reason=NO_LEVEL, shares=dict.fromkeys(LABELS, UNDEFINED) | {GOOD: ranked}
-        )
+        return replace(level, how="prior", reason=NO_LEVEL, shares=order_only(float(model.scores.mean())))
     if level.judged:
         return replace(level, how="judge", shares=judge_shares(model.rated))
     return replace(level, reason="nothing was scored")
+
+
+def order_only(score: float) -> dict[str, Estimate]:
+    """Return undefined shares, Good with a place in the order of models by the judge's score."""
+    return dict.fromkeys(LABELS, UNDEFINED) | {GOOD: Estimate(math.nan, None, rank=score)}
 
 
 def equal_share(one: JudgedModel, other: JudgedModel) -> float:

@@ -14,11 +14,6 @@ from empathy_judge.data.judgments import first_number
 from empathy_judge.data.records import LABELS, Judgment, to_plain
 
 
-def columns_of(scale: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of a model's level: the labels, or on other scales the mean."""
-    return LABELS if tuple(scale) == LABELS else MEAN
-
-
 def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, RatedModel]:
     """Return every model's judgments with its ratings, the best-rated model first."""
     is_shares = paired.scale == LABELS
@@ -55,12 +50,11 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFit:
-    """The corrected models, and the line through them by column.
+    """The corrected models, and the line through them by column: by label, or on other scales the mean.
 
     `design_effect` is how many ratings of raters' batches count as one independent rating, over all models.
     """
 
-    columns: tuple[str, ...]
     calibrated: Mapping[str, CalibratedModels]
     lines: Mapping[str, FittedLine]
     rows: tuple[ModelCorrection, ...]
@@ -72,7 +66,7 @@ class ModelFit:
             name: {**to_plain(self.calibrated[name]), **to_plain(line), "range": self.calibrated[name].range}
             for name, line in self.lines.items()
         }
-        return {"columns": self.columns, "lines": lines, "design_effect": self.design_effect}
+        return {"columns": tuple(self.calibrated), "lines": lines, "design_effect": self.design_effect}
 
 
 def fit_models(
@@ -103,7 +97,6 @@ def fit_models(
     corrections = correct(models, calibrated=of_columns, names=columns)
     effects = [item.design_effect for item in corrections if np.isfinite(item.design_effect)]
     return ModelFit(
-        columns=columns,
         calibrated=calibrated,
         lines={name: fit_line(column) for name, column in calibrated.items()},
         rows=tuple(_with_left_out(item, models[item.model], calibrated) for item in corrections),

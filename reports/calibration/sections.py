@@ -10,15 +10,7 @@ from empathy_judge.calibration.shares.correction import ModelCorrection
 from empathy_judge.data.records import LABELS, NOUNS, PROMPT_NOUNS
 from empathy_judge.data.text import UNDEFINED, AnyEstimate, ends_of, listed, money, number, percent, show
 from empathy_judge.reports.calibration.verdict import RIVALS, say_ceiling
-from empathy_judge.reports.charts import (
-    Line,
-    Look,
-    Mark,
-    dot_plot,
-    percent_tick,
-    signed_tick,
-    span,
-)
+from empathy_judge.reports.charts import Line, Look, Mark, dot_plot, percent_tick, signed_tick, span
 from empathy_judge.reports.page import Cell, Example, Figure, Section, Table, row, share_cells, table_of
 
 METRIC_NAMES = {

@@ -67,11 +67,16 @@ def say_choice(report: CalibrationReport) -> list[str]:
     judges = [run for run in report.runs if run.kind == "judge"]
     if len(judges) < 2:
         return []
+    independent = [
+        f"By their errors on models, the {len(judges)} judges count as about {count:.1f} independent ones."
+        for count in filter(isfinite, [report.independent_judges])
+    ]
     chosen, within = choose_judge(report), _best_judges(report)
     if chosen is None:
+        rival = rivals(report)[0][0]
         return [
-            f"No judge can be recommended yet: none agrees significantly better than {rivals(report)[0][0]}.",
-            *_say_independent(report),
+            f"No judge can be recommended yet: none agrees significantly better than {rival}.",
+            *independent,
         ]
     best, *others = within
     if chosen is not best:
@@ -85,7 +90,7 @@ def say_choice(report: CalibrationReport) -> list[str]:
         rest = "all other judges agree significantly less"
     kappa = show(_kappa(best, report))
     choice = f"{best.name} agrees with your raters best (weighted kappa {kappa}); {rest}."
-    return [choice, *_say_independent(report)]
+    return [choice, *independent]
 
 
 def _kappa(run: RunRow, report: CalibrationReport) -> Estimate:
@@ -238,13 +243,6 @@ def say_effect(report: CalibrationReport) -> str:
         part = f"{repeats.changed / repeats.replies:.0%} of {repeats.replies} labels"
         said.append(f"Asked {repeats.times} times, it changed {part}.")
     return " ".join(said)
-
-
-def _say_independent(report: CalibrationReport) -> Iterator[str]:
-    """Yield how many independent judges several amount to, where that is known."""
-    count, found = sum(run.kind == "judge" for run in report.runs), report.independent_judges
-    if isfinite(found):
-        yield f"By their errors on models, the {count} judges count as about {found:.1f} independent ones."
 
 
 def _new_models(report: CalibrationReport) -> NewModels | None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from empathy_judge.calibration.comparison.compare_runs import ComparedRuns
 from empathy_judge.calibration.comparison.differences import BY_PROBABILITY, VARIANT_CORRELATION, Difference
-from empathy_judge.calibration.comparison.judged_models import GOOD
+from empathy_judge.calibration.comparison.judged_models import GOOD, ComparedLevel
 from empathy_judge.calibration.comparison.verdicts import SETTLED
 from empathy_judge.calibration.estimate import Estimate
 from empathy_judge.calibration.prompt_fit import fit_messages
@@ -45,12 +45,7 @@ from empathy_judge.reports.page import (
     share_cells,
     table_of,
 )
-from empathy_judge.reports.score_output import (
-    LevelRow,
-    describe_bounds,
-    level_table,
-    reference_rows,
-)
+from empathy_judge.reports.score_output import LevelRow, describe_bounds, level_table, reference_rows
 from empathy_judge.reports.terminal import open_screen, print_tables, print_text
 
 MOST_NAMED = 6
@@ -67,6 +62,7 @@ BASED_ON = {
     "both": "ratings and judge",
     "judge": "judge alone",
     "prior": "no level",
+    "refused": UNDEFINED,
 }
 FIT_NOTE = "responds to prompts: the chance that a reply is closer to its own prompt than to another."
 RANK_NOTE = "rank: models of one rank cannot be separated. best: the probability of the highest Good share."
@@ -279,7 +275,7 @@ def ranking(compared: ComparedRuns) -> str:
         parts.append(f"probability of being the best: {listed(best)}")
     if names := compared.unresponsive:
         parts[:0] = [f"The {NOUNS[compared.judge.unit]} of {listed(names)} do not respond to their prompts"]
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts) or 'No two models can be compared'}."
 
 
 def _verdicts_by_model(compared: ComparedRuns) -> Iterator[str]:
@@ -332,7 +328,7 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     for level in [level for level in compared.models if level.how != "prior"]:
         look: Look = "judge" if level.how == "judge" else "people"
         good = level.shares.get(GOOD)
-        shown = _with_end(level.shares, is_own=level.how == "judge").get(GOOD)
+        shown = _shown_shares(level).get(GOOD)
         figure = f"{percent(shown)}{' (judge)' if good and look == 'judge' else ''}"
         lines.append(Line(name=level.model, figure=figure, marks=(Mark(look, good),) if good else ()))
     if lines:
@@ -383,44 +379,51 @@ def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator
 
 
 def _level_table(compared: ComparedRuns) -> Table:
-    is_rated = bool(compared.baselines) or any(model.ratings for model in compared.models)
-    has_fit = any(model.fit for model in compared.models)
+    noun, columns = NOUNS[compared.judge.unit], dict[str, Callable[[ComparedLevel], Any]]()
     ranks = {name: rank for rank, tier in enumerate(compared.tiers, start=1) for name in tier}
-    is_ranked = len(compared.best) > 2
-    labels = LABELS if compared.has_levels else ()
-    rows = []
-    for model in compared.models:
-        shares = share_cells(_with_end(model.shares, is_own=model.how == "judge"))[: len(labels)]
-        fit = (show(model.fit.estimate if model.fit else None, glue="\n"),) if has_fit else ()
-        rated = (model.ratings,) if is_rated else ()
-        best = probability(compared.best.get(model.model, math.nan))
-        order = (str(ranks.get(model.model, "")), best) if is_ranked else ()
-        basis = UNDEFINED if model.how == "refused" else BASED_ON.get(model.how, model.how)
-        rows.append(row(model.model, *shares, *order, *fit, model.judged, *rated, basis))
-    for study in compared.baselines:
-        empty = [""] * (2 * is_ranked + has_fit)
-        rows.append(
-            row(study.name, *share_cells(_with_end(study.shares)), *empty, "", study.ratings, "ratings")
+    if len(compared.best) > 2:
+        columns["rank"] = lambda model: str(ranks.get(model.model, ""))
+        columns["best"] = lambda model: probability(compared.best.get(model.model, math.nan))
+    if any(model.fit for model in compared.models):
+        columns["responds to\nprompts"] = lambda model: show(
+            model.fit.estimate if model.fit else None, glue="\n"
         )
-    noun = NOUNS[compared.judge.unit]
-    columns = {"rank": is_ranked, "best": is_ranked, "responds to\nprompts": has_fit, noun: True}
-    columns |= {"ratings": is_rated, "based on": True}
-    head = ("model", *labels, *(name for name, is_shown in columns.items() if is_shown))
+    columns[noun] = lambda model: model.judged
+    if compared.baselines or any(model.ratings for model in compared.models):
+        columns["ratings"] = lambda model: model.ratings
+    columns["based on"] = lambda model: BASED_ON.get(model.how, model.how)
+    labels = LABELS if compared.has_levels or compared.baselines else ()
+    rows = [
+        row(
+            model.model,
+            *share_cells(_shown_shares(model))[: len(labels)],
+            *(cell_of(model) for cell_of in columns.values()),
+        )
+        for model in compared.models
+    ]
+    for study in compared.baselines:
+        known = {"ratings": study.ratings, "based on": "ratings"}
+        cells = (known.get(name, "") for name in columns)
+        rows.append(row(study.name, *share_cells(_with_end(study.shares)), *cells))
     ends = name_ends([level.shares[GOOD] for level in compared.models if level.shares])
     return Table(
         caption=f"Estimated % of {noun}, with {ends}" if labels else f"Scored {noun}",
-        head=head,
+        head=("model", *labels, *columns),
         rows=tuple(rows),
-        words=frozenset({0, len(head) - 1}),
+        words=frozenset({0, len(labels) + len(columns)}),
     )
 
 
-def _with_end(shares: Mapping[str, Estimate], *, is_own: bool = False) -> dict[str, Estimate]:
-    """Return the shares, with the interval of Good only; without any where they are the judge's own."""
-    return {
-        name: share if name == GOOD and not is_own else Estimate(share.value, None)
-        for name, share in shares.items()
-    }
+def _shown_shares(level: ComparedLevel) -> dict[str, Estimate]:
+    """Return a model's shares as shown; those of the judge alone have intervals over prompts only: none."""
+    if level.how == "judge":
+        return {name: Estimate(share.value, None) for name, share in level.shares.items()}
+    return _with_end(level.shares)
+
+
+def _with_end(shares: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return the shares, with the interval of Good only."""
+    return {name: share if name == GOOD else Estimate(share.value, None) for name, share in shares.items()}
 
 
 def _pairs(pairs: Sequence[Difference]) -> Table:
@@ -471,10 +474,8 @@ def _level_rows(compared: ComparedRuns) -> list[LevelRow]:
     """Return the models in their order, then the baselines and the study's models for reference."""
     rows = []
     for level in compared.models:
-        is_own = level.how == "judge"  # whose interval covers the choice of prompts only
-        shares = _with_end(level.shares, is_own=is_own)
-        name = f"{level.model} (judge)" if is_own else level.model
-        rows.append(LevelRow(name=name, shares=shares, count=f"{level.judged:,}"))
+        name = f"{level.model} (judge)" if level.how == "judge" else level.model
+        rows.append(LevelRow(name=name, shares=_shown_shares(level), count=f"{level.judged:,}"))
     rows += [LevelRow(name=study.name, shares=study.shares, count="study") for study in compared.baselines]
     named = {study.name for study in compared.baselines}
     if compared.calibration.calibration is not None and compared.judge.unit == REPLY:

@@ -69,7 +69,7 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
 @pytest.mark.parametrize("slope", [0.5, 1.8])
 def test_the_part_of_peoples_gap_between_models_that_the_judge_shows(slope: float) -> None:
     """Known answers, also where the noise of few ratings would flatten the slope."""
-    rng, people, values, hits = np.random.default_rng(0), np.linspace(0.35, 0.65, 7), [], []
+    rng, people, values, hits, wide = np.random.default_rng(0), np.linspace(0.35, 0.65, 7), [], [], []
     model = np.repeat(np.arange(7), 100)
     for _ in range(60):
         said = (rng.random(700) < people[model]).astype(float)
@@ -79,8 +79,9 @@ def test_the_part_of_peoples_gap_between_models_that_the_judge_shows(slope: floa
         if found.interval:
             values.append(found.value)
             hits.append(found.interval.low <= slope <= found.interval.high)
+            wide.append(found.interval.high - found.interval.low)
     assert len(values) > 40 and np.median(values) == pytest.approx(slope, rel=0.1)
-    assert np.mean(hits) > 0.85
+    assert np.mean(hits) > 0.85 and np.median(wide) < 1.3 * slope
     few = level_errors(model[:200], said[:200], judge[:200], clusters[:200], np.ones((2, 28)))
     assert math.isnan(few.slope.value), "two models"
 

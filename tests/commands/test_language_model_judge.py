@@ -171,6 +171,18 @@ def test_on_the_first_day_there_is_a_probability_and_no_level(openai: ScriptedSe
     assert max(map(len, shown.stdout.splitlines())) <= 80
     for text in (shown.stdout, Path("page/report.md").read_text()):
         assert "the judge's level is unknown" in text and "Good share" not in text and "CI" not in text
+    write_rows(Path("few.jsonl"), of_one("few", good)[:5])
+    shown = run("compare", "rude.jsonl", "kind.jsonl", "few.jsonl", *judge).stdout
+    assert "few: 5 scored; at least 10 are needed" in " ".join(shown.split())
+    assert "95% CI" not in shown and "Calibrate the judge" not in shown, "nor by a model without any figure"
+    for name in "xyz":
+        write_rows(Path(f"{name}.jsonl"), of_one(name, good)[:5])
+    shown = run("compare", "x.jsonl", "y.jsonl", "z.jsonl", *judge).stdout
+    assert shown.startswith("No two models can be compared.")
+    run("compare", "kind.jsonl", *judge, "--baseline", "study:human", "--out", "page")
+    table = [line for line in Path("page/report.md").read_text().splitlines() if line.startswith("|")]
+    study = next(line for line in table if "study" in line)
+    assert study.count("|") == table[0].count("|") and "49.3" in study
     three = ["rude.jsonl", "kind.jsonl", "warm.jsonl"]
     found = json.loads(run("compare", *three, *judge, "--json", code=0).stdout)
     assert found["models"][0]["shares"]["Good"] == {"value": None, "low": None, "high": None}
