@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,7 +141,6 @@ def fit_judges(
     repeat: int | None = None,
     out: Path | None = None,
     watch: "Watch" = options.watch_scoring,
-    on_read: Callable[[Sequence[str]], object] = say_notes,
 ) -> FittedJudges:
     """Score the files of replies, compare the judges with the ratings, and write report and calibration."""
     from empathy_judge.calibration import fit
@@ -157,24 +156,23 @@ def fit_judges(
     from empathy_judge.reports.calibration.calibration_page import default_folder, write_report
     from empathy_judge.reports.calibration.verdict import refuse_part
 
-    scale, repeats = reading.scale or LABELS, None
+    scale, repeats, budget = reading.scale or LABELS, None, Budget(max_cost)
     files = [path for path in judged if not path.is_dir() and not is_judgment_table(path, judges, scale)]
     runs = [path for path in judged if path not in files]
     if files and (judges or not runs):  # beside runs, files are the texts, unless judges are named
         # Read before any call: a wrong scale is found in a second.
         read_sheet(ratings, replace(reading, dimension=dimension or reading.dimension))
         if repeat:
-            budget, name = Budget(max_cost), judges[0] if judges else DEFAULT
-            repeats = repeat_judgments(files, name, repeat, budget=budget, on_read=on_read)
-            max_cost = None if max_cost is None else max(0.0, max_cost - budget.spent)
+            name = judges[0] if judges else DEFAULT
+            repeats = repeat_judgments(files, name, repeat, budget=budget, on_read=say_notes)
         scored = score_files(
             files,
             judges=judges,
-            max_cost=max_cost,
+            budget=budget,
             fresh=fresh,
             skip_invalid=reading.skip_invalid,
             watch=watch,
-            on_read=on_read,
+            on_read=say_notes,
         )
         runs = [*scored.runs, *runs]
     elif repeat:
@@ -189,7 +187,7 @@ def fit_judges(
         judges=() if files else judges,
         reading=reading,
     )
-    on_read(inputs.notes)
+    say_notes(inputs.notes)
     shipped = WEIGHTS / inputs.judges[0].name / CALIBRATION_FILE
     report = fit.calibrate(
         inputs.judges,

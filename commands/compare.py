@@ -1,7 +1,7 @@
 """The command `compare`: which model is better, by a judge or by human ratings."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -213,7 +213,6 @@ def score_paths(
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     fresh: bool = False,
     watch: "Watch" = options.watch_scoring,
-    on_read: Callable[[Sequence[str]], object] = say_notes,
 ) -> "tuple[ComparisonRequest, Sequence[Source]]":
     """Score the files of replies among the paths; return the request for their runs, and the files."""
     from empathy_judge.data.rating_files.sheet import is_rating_table
@@ -236,7 +235,7 @@ def score_paths(
         is_joint=True,
         check=partial(_check_models, request),
         watch=watch,
-        on_read=on_read,
+        on_read=say_notes,
     )
     return replace(request, paths=scored.runs, labels=scored.labels), scored.sources
 

@@ -51,6 +51,7 @@ def respond(
     """
     from empathy_judge.data.runs import folder_name
     from empathy_judge.data.tables import SAMPLE_PROMPTS
+    from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.llm import responder as models
     from empathy_judge.judge.llm.responder import say_counts
 
@@ -62,7 +63,7 @@ def respond(
     responder = models.Responder(config)
     plan = responder.plan(source)
     folder = out or plan.default_folder("responses", source.stem, folder_name(plan["model"]))
-    budget = responder.endpoint.budget
+    budget = responder.endpoint.budget = Budget(max_cost)
     with options.watching(
         "asking", "answered", lambda: budget.spent, prompts=prompts or SAMPLE_PROMPTS, out=folder
     ) as on_progress:
@@ -72,7 +73,6 @@ def respond(
             plan,
             folder,
             limit=limit,
-            max_cost=max_cost,
             on_progress=on_progress,
             on_read=say_notes,
         )

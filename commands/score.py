@@ -153,17 +153,12 @@ def score(
     to_explain = find_responses(request, explain)
     if fresh:
         start_afresh([planned])
-    again: dict[str, Any] = {}
+    again: dict[str, Any] = {"out": planned.folder, "fresh": False}
     try:
-        with options.interruptible(fresh=False) as again, progress(spent=lambda: judge.spent) as on_progress:
-            scored = score_file(
-                planned,
-                on_progress=on_progress,
-                on_start=lambda folder: again.update(out=folder),
-                on_read=say_notes,
-            )
+        with options.interruptible(**again), progress(spent=lambda: judge.spent) as on_progress:
+            scored = score_file(planned, on_progress=on_progress, on_read=say_notes)
     except BatchUnderWay as pending:  # no error, and no result either
-        say(json.dumps({"batch": str(pending), "run": str(again["out"])}) if as_json else pending)
+        say(json.dumps({"batch": str(pending), "run": str(planned.folder)}) if as_json else pending)
         if not as_json:
             say_next(f"in an hour or more: {options.command_line(ctx, **again)}")
         ctx.exit(pending.exit_code)

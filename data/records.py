@@ -87,8 +87,6 @@ class Exchange:
     @property
     def read_digest(self) -> str:
         """The digest of what a language model reads: the prompt, the turns before it and the reply."""
-        if not self.situation and not self.emotion:
-            return self.content_digest
         return replace(self, situation=None, emotion=None).content_digest
 
     @property
@@ -153,7 +151,7 @@ class Judgment:
     identity: str | None = None
     """the digest by which it is reused for other replies, where that is not `content_digest`"""
     reused: str | None = None
-    """the folder of the run that asked for it, where another run did; it costs nothing here"""
+    """the run it was copied from, its own for equal replies; it costs nothing here"""
     flag: str | None = None
     """the danger the speaker may be in, such as `suicide`; it changes no label"""
     components: Mapping[str, float] | None = None
@@ -220,8 +218,6 @@ def _judgment(exchange: Exchange, **judged: Any) -> Judgment:
 
 def danger_in(exchange: Exchange) -> str | None:
     """Return the danger that the speaker may be in, by their turns, the situation and the prompt."""
-    if not exchange.dialogue and not exchange.situation:
-        return danger_said(exchange.prompt)
     texts = [turn.text for turn in exchange.dialogue if not is_answering(turn.speaker)]
     texts += [exchange.situation] if exchange.situation else []
     return danger_said("\n".join([*texts, exchange.prompt]))

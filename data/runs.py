@@ -130,6 +130,7 @@ class Run:
         self.set_aside_count = 0
         self.asked = 0  # rows that this session asked for
         self.identities: dict[int, str] = {}  # by position, where it is not the content's digest
+        self.twins: dict[int, tuple[Exchange, str]] = {}  # equal to an earlier exchange, with the identity
         self.on_row: Callable[[], object] = lambda: None  # called after each row, found or asked for
         self._journal = folder / "journal.jsonl"
         is_whole = is_judgment if name == "judgments" else lambda row: True
@@ -137,13 +138,8 @@ class Run:
         # 8 bytes a row are all that grows here with the input: where the judgment of each position lies.
         self._offsets = array("q")
         self._stream = without_links(str(self._journal), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self._started = self._synced = monotonic()
+        self._synced = monotonic()
         (folder / "set_aside.jsonl").unlink(missing_ok=True)
-
-    @property
-    def seconds(self) -> float:
-        """The duration of this session of the run."""
-        return round(monotonic() - self._started, 3)
 
     @property
     def has_more(self) -> bool:
@@ -179,6 +175,15 @@ class Run:
             self._append(line)
             self._earlier[key] = self._end
             self._end += len(line)
+
+    def copy_to_twins(self) -> None:
+        """Copy the judgment of the first of equal exchanges to the others."""
+        made = read_judgments(self._journal, on_bad=lambda bad: None) if self.twins else ()
+        found = {item.identity or item.content_digest: item for item in made}
+        for position, (exchange, identity) in self.twins.items():
+            source = found[identity]
+            self.reuse(position, exchange, replace(source, reused=source.reused or self.folder.name))
+            self.is_judged(position, exchange)
 
     def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
         """Append judgments that are lines of JSON already, each to its position."""
@@ -308,7 +313,7 @@ def run_all(
     manifest = find_manifest(folder, plan)
     if manifest is not None and is_enough(manifest):
         return FinishedRun(folder=folder, manifest=manifest, asked=0)
-    done = 0
+    done, started = 0, monotonic()
 
     def count_one() -> None:
         nonlocal done
@@ -320,7 +325,7 @@ def run_all(
         run.on_row = count_one
         ask(run)
         run.write_judgments()
-        manifest = {**plan, **conclude(run), "wall_seconds": run.seconds}
+        manifest = {**plan, **conclude(run), "wall_seconds": round(monotonic() - started, 3)}
         run.finish(summary=manifest.pop("summary", None), manifest=manifest)
     return FinishedRun(folder=folder, manifest=manifest, asked=run.asked)
 
@@ -339,7 +344,8 @@ def find_judgments(plan: RunPlan, roots: Iterable[Path], wanted: Collection[str]
     They are from every run in one of `roots` or a folder in it, finished or not.
     """
     found: dict[str, Judgment] = {}
-    for run in _find_runs(chain.from_iterable(root.rglob("plan.json") for root in roots), plan):
+    plans = dict.fromkeys(chain.from_iterable(root.rglob("plan.json") for root in roots))
+    for run in _find_runs(plans, plan):
         for path in (run / "judgments.jsonl", run / "journal.jsonl"):
             if path.exists() and len(found) < len(wanted):
                 for item in read_judgments(path, on_bad=lambda bad: None):

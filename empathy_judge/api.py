@@ -137,7 +137,7 @@ def score(
         check_source(source)
         context = copy_context()
         context.run(DEVICE.set, device or AUTO)
-        loaded = context.run(load_judge, judge or DEFAULT, unit=unit or notice_unit(source))
+        loaded = context.run(load_judge, judge or DEFAULT, unit=unit or notice_unit(source), is_joint=True)
         loaded.use_budget(Budget(max_cost))
         request = ScoringRequest(
             source=source,
@@ -210,7 +210,7 @@ def compare(
             are_variants=variants,
             reading=_reading(scale, cut, skip_invalid),
         )
-        request, _ = score_paths(request, judge, fresh=fresh, watch=_watch, on_read=say_notes)
+        request, _ = score_paths(request, judge, fresh=fresh, watch=_watch)
         compared = compare_runs.compare(request, today=date.today())
     if not isinstance(compared, compare_runs.ComparedRuns):
         raise UserError("a table of ratings: use the command `empathy-judge compare`")
@@ -262,7 +262,6 @@ def calibrate(
             fresh=fresh,
             out=Path(out) if out else None,
             watch=_watch,
-            on_read=say_notes,
         )
     found = plain_report(fitted.report)
     rows = [

@@ -17,7 +17,7 @@ from empathy_judge.data.rated_range import RatedRange
 from empathy_judge.data.records import CONVERSATION, REPLY, Exchange, Judgment
 from empathy_judge.data.rubric import Rubric
 from empathy_judge.data.tables import first_problem
-from empathy_judge.judge.budget import Budget, Pace
+from empathy_judge.judge.budget import Budget, GuessedCall, Pace
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
@@ -139,10 +139,13 @@ class Judge(ABC):
         """The USD spent from its budget in this process."""
         return max((endpoint.budget.spent for endpoint in self.endpoints), default=0.0)
 
-    def most_cost(self, exchange: Exchange) -> float | None:
-        """Return the most that judging an exchange may cost in USD, about; None where a price is unknown."""
-        costs = [judge.most_cost(exchange) for judge in self.asked_judges]
-        return None if None in costs else sum(filter(None, costs))
+    def group(self, exchanges: Iterable[Exchange]) -> Iterator[Sequence[Exchange]]:
+        """Yield the exchanges that are judged in one call together."""
+        return ([exchange] for exchange in exchanges)
+
+    def guess_calls(self, *group: Exchange) -> list[GuessedCall]:
+        """Guess the calls to servers that judging a group takes at most."""
+        return [call for judge in self.asked_judges for call in judge.guess_calls(*group)]
 
     def batch_engine(self, *, wait: bool) -> Callable[..., None]:
         """Return an engine that asks through the server's Batch API."""

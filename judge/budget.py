@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from empathy_judge.data.errors import BudgetSpent, UserError
 from empathy_judge.data.tables import validate
+from empathy_judge.data.text import money
 
 MINUTE = 60.0
 PRICES = Path(__file__).parent / "llm" / "prices.toml"  # list prices; a judge's file may override them
@@ -200,6 +201,9 @@ class Prices:
         return (fresh * self.input + tokens.cached * cached + tokens.output * self.output) / MILLION
 
 
+GuessedCall = tuple[TokenCounts, Prices | None]
+
+
 def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
     """Return a model's list price, with or without a provider prefix and a date; None if unknown.
 
@@ -230,6 +234,28 @@ def guess_tokens(body: Mapping[str, Any]) -> TokenCounts:
     # Typed questions are answered without text.
     output = 0.0 if "questions" in body else float(limit or ANSWER_TOKENS) * float(answers)
     return TokenCounts(input=len(json.dumps(body)) / CHARACTERS_A_TOKEN, output=output)
+
+
+def most_cost(calls: Iterable[GuessedCall]) -> float | None:
+    """Return the most that calls may cost in USD, about; None where a price is unknown."""
+    costs = [prices.cost(tokens) if prices else None for tokens, prices in calls]
+    return None if None in costs else sum(filter(None, costs))
+
+
+def say_calls(calls: Sequence[GuessedCall], times: float = 1) -> str:
+    """Describe calls, each made so many times.
+
+    >>> say_calls([(TokenCounts(input=720, output=500), Prices(input=0.15, output=0.6))], times=40)
+    '40 calls, about 29,000 input and at most 20,000 output tokens, at most $0.0163'
+    """
+    read, written = (times * sum(getattr(each, name) for each, _ in calls) for name in ("input", "output"))
+    text = (
+        f"{times * len(calls):,.0f} calls, about {float(f'{read:.2g}'):,.0f} input and at most "
+        f"{written:,.0f} output tokens"
+    )
+    if (cost := most_cost(calls)) is None:
+        return f"{text}; the cost is unknown, because no list price is known for the model"
+    return f"{text}, at most {money(times * cost)}" if cost else text
 
 
 def read_tokens(body: Mapping[str, Any]) -> TokenCounts | None:

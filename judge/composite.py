@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from threading import BoundedSemaphore
@@ -14,7 +15,7 @@ from empathy_judge.data.readers.conversations import opening_digest, split_conve
 from empathy_judge.data.records import CONVERSATION, LABELS, Exchange, Judgment, judgment_of, unscored
 from empathy_judge.data.rubric import read_rubric
 from empathy_judge.judge.base import DEFAULT, Judge, load_judge, raise_if_cancelled
-from empathy_judge.judge.budget import Budget, add_usage
+from empathy_judge.judge.budget import Budget, GuessedCall, add_usage
 
 INJECTION: Final = "suspected injection: "
 Probabilities = Mapping[str, float]
@@ -239,6 +240,6 @@ class ReplyMean(Judge):
     def count_runs(self, exchange: Exchange) -> int:
         return sum(map(self.replies.count_runs, split_conversation(exchange)))
 
-    def most_cost(self, exchange: Exchange) -> float | None:
-        costs = [self.replies.most_cost(reply) for reply in split_conversation(exchange)]
-        return None if None in costs else sum(filter(None, costs))
+    def guess_calls(self, *group: Exchange) -> list[GuessedCall]:
+        replies = chain.from_iterable(map(split_conversation, group))
+        return [call for reply in replies for call in self.replies.guess_calls(reply)]

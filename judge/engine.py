@@ -101,7 +101,7 @@ def still_to_judge(
 ) -> Iterator[tuple[int, Exchange]]:
     """Yield the exchanges to ask for; those judged earlier are looked for past the limit, too."""
     for position, exchange in enumerate(exchanges):
-        is_judged = run.has_more and run.is_judged(position, exchange)
+        is_judged = position in run.twins or (run.has_more and run.is_judged(position, exchange))
         if not is_judged and (limit is None or position < limit):
             yield position, exchange
         if limit is not None and position + 1 >= limit and not run.has_more:

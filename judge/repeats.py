@@ -10,9 +10,8 @@ from typing import Final
 from empathy_judge.calibration.fit import Repeats
 from empathy_judge.data.storage import find_sources
 from empathy_judge.data.tables import notice_unit, read_responses
-from empathy_judge.data.text import money
 from empathy_judge.judge.base import load_judge
-from empathy_judge.judge.budget import Budget
+from empathy_judge.judge.budget import Budget, say_calls
 
 REPLIES: Final = 30
 
@@ -33,12 +32,9 @@ def repeat_judgments(
         judge.use_budget(budget)
         found = list(read_responses(files, on_bad=lambda bad: None, unit=judge.unit))
         replies = Random(0).sample(found, min(REPLIES, len(found)))
-        calls = f"{judge.name}: {len(replies)} replies {times} times for --repeat"
-        if judge.endpoints:
-            costs = [judge.most_cost(item) for item in replies]
-            most = "unknown" if None in costs else f"at most about {money(times * sum(filter(None, costs)))}"
-            calls += f"; cost {most}"
-        on_read([calls])
+        text = f"{judge.name}: {len(replies)} replies {times} times for --repeat"
+        calls = [call for item in replies for call in judge.guess_calls(item)]
+        on_read([f"{text}: {say_calls(calls, times)}" if calls else text])
         with ThreadPoolExecutor(judge.concurrency) as threads:
             labels = list(threads.map(lambda item: judge.judge(item).label, [*replies] * times))
     changed = sum(len(set(labels[place :: len(replies)])) > 1 for place in range(len(replies)))

@@ -32,7 +32,7 @@ from empathy_judge.data.runs import OnProgress, Run
 from empathy_judge.data.storage import Columns, Shards, Source
 from empathy_judge.data.text import money
 from empathy_judge.judge.base import DEFAULT, Judge, load_judge
-from empathy_judge.judge.budget import Budget
+from empathy_judge.judge.budget import Budget, say_calls
 from empathy_judge.judge.embeddings import FitCollector
 from empathy_judge.judge.engine import score_exchanges
 from empathy_judge.judge.explanation import Explanation, explain
@@ -217,9 +217,8 @@ class ScoringRequest:
 
     def is_met_by(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether a finished run has all that is requested."""
-        reached = math.inf if manifest["limit"] is None else manifest["limit"]
         is_same = (manifest["seed"], manifest["unit"]) == (self.seed, self.judge.unit)
-        is_as_far = bool((math.inf if self.limit is None else self.limit) <= reached)
+        is_as_far = (self.limit or math.inf) <= (manifest["limit"] or math.inf)
         return is_same and is_as_far and (self.skip_invalid or not manifest["counts"]["set_aside"])
 
 
@@ -242,24 +241,31 @@ class ScoringPlan:
 
     def find_judgments(self) -> dict[str, Judgment]:
         """Return what runs have of the judgments to make, by identity; only this run if it is a fresh one."""
-        roots = (self.folder,) if runs.is_fresh(self.folder) else self.request.runs
-        return runs.find_judgments(self.plan, roots, {identity for _, identity in self.read()})
+        others = () if runs.is_fresh(self.folder) else self.request.runs
+        wanted = {identity for _, identity in self.read()}
+        return runs.find_judgments(self.plan, (self.folder, *others), wanted)
 
     def left(self) -> Iterator[Exchange]:
         """Yield the exchanges to ask for."""
         manifest = self.folder / "manifest.json"
         if not manifest.exists() or not self.request.is_met_by(runs.read_object(manifest)):
-            found = self.find_judgments()
-            yield from (exchange for exchange, identity in self.read() if identity not in found)
+            seen = set(self.find_judgments())
+            for exchange, identity in self.read():
+                if identity not in seen:
+                    yield exchange
+                seen.add(identity)
 
     def copy_judgments(self, run: Run) -> None:
-        """Copy to a run of this plan what others have."""
-        found = self.find_judgments()
+        """Copy to a run of this plan what others have, and mark exchanges that occur twice."""
+        found, seen = self.find_judgments(), set[str]()
         for position, (exchange, identity) in enumerate(self.read()):
             if identity != exchange.content_digest:
                 run.identities[position] = identity
             if identity in found:
                 run.reuse(position, exchange, found[identity])
+            elif identity in seen:
+                run.twins[position] = exchange, identity
+            seen.add(identity)
 
 
 def plan_scoring(request: ScoringRequest) -> ScoringPlan:
@@ -290,45 +296,45 @@ def start_afresh(plans: Sequence[ScoringPlan]) -> None:
 
 
 def describe_calls(plans: Sequence[ScoringPlan]) -> list[str]:
-    """Describe what a judge's servers are asked for, and estimate from the first replies what that costs."""
+    """Describe what a judge's servers are asked for; tokens and cost are estimated from the first calls."""
     judge, total = plans[0].request.judge, sum(plan.total for plan in plans)
     if not judge.endpoints:
         return []
-    left = chain.from_iterable(plan.left() for plan in plans)
-    costs = [judge.most_cost(exchange) for exchange in islice(left, COST_SAMPLE)]
-    asked, lines = len(costs) + sum(1 for _ in left), []
+    groups = judge.group(chain.from_iterable(plan.left() for plan in plans))
+    first = list(islice(groups, COST_SAMPLE))
+    sizes = [len(group) for group in chain(first, groups)]
+    asked, lines = sum(sizes), []
     if asked < total:
         number = f"{asked:,}" if asked else "none"
         lines = [f"{judge.name}: reused {total - asked:,} of {total:,} judgments; {number} asked"]
-    if None in costs:
-        return [*lines, f"{judge.name}: the cost is unknown, because no list price is known for the model"]
-    most = asked * sum(filter(None, costs)) / max(1, len(costs))
-    cost = f"{judge.name}: {asked:,} {NOUNS[judge.unit]} cost at most about {money(most)}"
-    return [*lines, cost] if most else lines
+    if asked:
+        calls = [call for group in first for call in judge.guess_calls(*group)]
+        guess = say_calls(calls, len(sizes) / len(first))
+        lines.append(f"{judge.name}: {asked:,} {NOUNS[judge.unit]}: {guess}")
+    return lines
 
 
 def score_file(
     request: ScoringRequest | ScoringPlan,
     *,
     on_progress: OnProgress = lambda done, total: None,
-    on_start: Callable[[Path], object] = lambda folder: None,
     on_read: Callable[[Sequence[str]], object] | None = None,
 ) -> SummarizedRun:
     """Judge every reply that the run does not hold yet, and finish the run."""
     planned = request if isinstance(request, ScoringPlan) else plan_scoring(request)
     request, folder, calibration = planned.request, planned.folder, planned.calibration
-    judge, made = request.judge, list[RunSummary]()
+    judge = request.judge
     is_copied = request.out is None and not judge.endpoints
     if on_read:
         on_read([*planned.notes, *describe_calls([planned])])
     if request.engine is score_exchanges:
         judge.prepare(planned.total)
-    on_start(folder)
 
     def ask(run: Run) -> None:
         if judge.endpoints:
             planned.copy_judgments(run)
         request.engine(judge, request.exchanges(run.set_aside), run, limit=request.limit)
+        run.copy_to_twins()
 
     def conclude(run: Run) -> dict[str, Any]:
         summary, cost = summarize(
@@ -342,7 +348,6 @@ def score_file(
         if summary.flagged["count"]:
             _write_reading_list(request, run.judgments)
         plain = summary.as_dict()
-        made.append(RunSummary.from_dict(plain))  # as a later call reads it, digit by digit
         shared = ("unit", "is_language_model", "dimension", "dimension_note", "seed", "counts", "outside")
         return {name: plain[name] for name in shared} | {
             "judge_option": judge.spec or judge.name,
@@ -363,11 +368,8 @@ def score_file(
         known=runs.find_known(folder, planned.plan) if is_copied else None,
         on_progress=on_progress,
     )
-    if made:
-        summary = made[0]
-    else:  # the note of a finished run may be of another day
-        read = RunSummary.from_dict(runs.read_object(folder / "summary.json"))
-        summary = replace(read, calibration_note=calibration.note)
+    read = RunSummary.from_dict(runs.read_object(folder / "summary.json"))
+    summary = replace(read, calibration_note=calibration.note)  # that in the file may be of another day
     return SummarizedRun(folder=folder, manifest=run.manifest, asked=run.asked, summary=summary)
 
 
@@ -387,7 +389,7 @@ def score_files(
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     calibration: str | None = None,
     skip_invalid: bool = False,
-    max_cost: float | None = None,
+    budget: Budget | None = None,
     fresh: bool = False,
     is_joint: bool = False,
     check: Callable[[Mapping[Path, Shards]], object] = bool,
@@ -427,7 +429,7 @@ def score_files(
         raise UserError(
             "the same replies or the same judge are passed twice; pass each file and each judge once"
         )
-    budget = Budget(max_cost)
+    budget = budget or Budget()
     for judge in loaded:
         judge.use_budget(budget)
     if fresh:

@@ -166,9 +166,8 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if result.is_unresponsive:
         return _result(gate, model, "regression", str(result.refused))
     if model.stale:
-        if model.stale.startswith(NOT_CALIBRATED):
-            return _result(gate, model, NOT_CALIBRATED, model.stale.removeprefix(f"{NOT_CALIBRATED}: "))
-        return _result(gate, model, "stale", model.stale)
+        outcome: Outcome = NOT_CALIBRATED if model.stale.startswith(NOT_CALIBRATED) else "stale"
+        return _result(gate, model, outcome, model.stale.removeprefix(f"{NOT_CALIBRATED}: "))
     change = model.changes.get(gate.subject)
     if change is None or gate.label not in change.figures:
         return _result(gate, model, "skipped", f"there is no {gate.subject} to compare with yet")

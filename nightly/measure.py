@@ -26,7 +26,7 @@ from empathy_judge.data.readers.conversations import write_talk
 from empathy_judge.data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
 from empathy_judge.data.runs import discard_run
 from empathy_judge.data.storage import digest_file
-from empathy_judge.data.tables import Exchanges, read_exchanges, read_judgments, write_rows
+from empathy_judge.data.tables import Exchanges, read_exchanges, write_rows
 from empathy_judge.data.text import slug
 from empathy_judge.judge.base import Judge, load_judge
 from empathy_judge.judge.budget import Budget
@@ -165,7 +165,7 @@ def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]
     digest = digest_file(path)[:16]
     results = tuple(
         AnchorResult(anchors=digest, item=item.id, score=item.score, **chances(item))
-        for item in read_judgments(run.folder / "judgments.jsonl")
+        for item in run.judgments()
     )
     return results, float(run.manifest["cost"])
 
@@ -178,17 +178,16 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
         if not source.exists():  # made elsewhere every night, and tonight not yet
             raise OperationalError(f"{source}: no such file; run the command again once it exists")
         every = list(Exchanges(source, unit=setup.config.unit))
-        own = [item for item in every if item.model in (entry.name, UNNAMED_MODEL)]
-        if not own:
+        own = (item for item in every if item.model in (entry.name, UNNAMED_MODEL))
+        rows = [replace(item, model=entry.name) for item in own]
+        if not rows:
             names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
             raise UserError(f"{source}: no reply by {entry.name!r}; models in it: {names}")
-        rows = [replace(item, model=entry.name) for item in own]
         cut_short = [item for item in rows if item.extra.get("finish_reason") == "length"]
-        whole = [item for item in rows if item.extra.get("finish_reason") != "length"]
-        if not whole:
+        if len(cut_short) == len(rows):
             raise OperationalError(f"{source}: every reply is {CUT_SHORT}")
         write_rows(aside, cut_short)
-        write_rows(taken, whole)
+        write_rows(taken, (item for item in rows if item.extra.get("finish_reason") != "length"))
     cut = sum(1 for _ in read_exchanges(aside)) if aside.exists() else 0
     return taken, {"cost": 0.0, "served": {}, "reasons": {CUT_SHORT: cut} if cut else {}}
 
@@ -196,9 +195,8 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
 def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
     """Have the model answer the prompts; earlier answers are reused."""
     assert entry.endpoint is not None
-    config, budget = setup.config, setup.budget
-    responder = Responder(entry.endpoint)
-    responder.endpoint.budget = budget
+    config, responder = setup.config, Responder(entry.endpoint)
+    responder.endpoint.budget = setup.budget
     plan = responder.plan(config.prompts)
     with progress(f"asking {entry.name}", "answered") as on_progress:
         done = respond_to(
@@ -207,7 +205,6 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
             plan,
             folder / f"answers-{plan.digest[:8]}",
             limit=config.limit,
-            max_cost=None if budget.most is None else budget.most - budget.spent,
             on_progress=on_progress,
         )
     if not done.manifest["counts"]["responses"]:
@@ -245,7 +242,7 @@ def score_responses(
 
 
 def _judged(model: str, responses: Path, run: SummarizedRun, setup: NightSetup) -> Iterator[JudgedResponse]:
-    by_id = {item.id: item for item in read_judgments(run.folder / "judgments.jsonl")}
+    by_id = {item.id: item for item in run.judgments()}
     scored = [item for item in by_id.values() if item.score is not None and item.flag is None]
     worst = sorted(scored, key=lambda item: (item.score or 0.0, item.id))
     is_whole = setup.config.unit == CONVERSATION

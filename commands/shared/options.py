@@ -148,10 +148,10 @@ calibration_option: Decorator = click.option(
 
 
 @contextmanager
-def interruptible(kept: str = "finished results are saved", **instead: Any) -> Iterator[dict[str, Any]]:
-    """On Ctrl-C, print what is saved and the command that resumes; yield its options."""
+def interruptible(kept: str = "finished results are saved", **instead: Any) -> Iterator[None]:
+    """On Ctrl-C, print what is saved and the command that resumes, with these options."""
     try:
-        yield instead
+        yield
     except KeyboardInterrupt as interrupt:
         again = command_line(click.get_current_context(), **instead)
         raise Interrupted(f"interrupted; {kept}. To resume:\n  {again}") from interrupt

@@ -27,7 +27,7 @@ from empathy_judge.data.runs import Run
 from empathy_judge.data.tables import validate
 from empathy_judge.data.text import printable
 from empathy_judge.judge.base import Judge
-from empathy_judge.judge.budget import guess_tokens, read_tokens, usage_of
+from empathy_judge.judge.budget import GuessedCall, guess_tokens, most_cost, read_tokens, usage_of
 from empathy_judge.judge.engine import still_to_judge
 from empathy_judge.judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply
 from empathy_judge.judge.llm.http_client import SHORT, read_answer_body
@@ -93,15 +93,13 @@ class LanguageModelJudge(Judge):
     def close(self) -> None:
         self.endpoint.close()
 
-    def most_cost(self, exchange: Exchange) -> float | None:
-        bodies, prices = self.write_requests(exchange), self.endpoint.prices
-        if prices is None:
-            return None
-        return sum(prices.cost(guess_tokens(body)) for body in bodies) * (1 + self.reask)
+    def guess_calls(self, *group: Exchange) -> list[GuessedCall]:
+        calls = map(guess_tokens, self.write_requests(*group) * (1 + self.reask))
+        return [(tokens, self.endpoint.prices) for tokens in calls]
 
     @abstractmethod
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        """Write the requests that a judgment of an exchange takes."""
+    def write_requests(self, *group: Exchange) -> list[dict[str, Any]]:
+        """Write the requests that the judgments of a group take."""
 
     @abstractmethod
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
@@ -307,7 +305,7 @@ class BatchRun:
                 lines, size = [], sum(map(len, added))
             lines += added
             parts[-1].last = position
-            parts[-1].cost_at_most += DISCOUNT * (self.judge.most_cost(exchange) or 0.0)
+            parts[-1].cost_at_most += DISCOUNT * (most_cost(self.judge.guess_calls(exchange)) or 0.0)
         write_last()
         return parts
 

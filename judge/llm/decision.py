@@ -58,7 +58,8 @@ class DecisionJudge(LanguageModelJudge):
             reply = failure
         return self.read_replies(exchange, [reply])
 
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+    def write_requests(self, *group: Exchange) -> list[dict[str, Any]]:
+        (exchange,) = group
         delimited = self.delimit(exchange)
         field = "state" if self.protocol == "systemone" else "input"
         text = f"{delimited.notice}\n\n{delimited.text}"

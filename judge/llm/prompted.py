@@ -163,6 +163,12 @@ class PromptedJudge(LanguageModelJudge):
         }
         return ((each, digest_json([each.read_digest, company[position]])) for position, each in every)
 
+    def group(self, exchanges: Iterable[Exchange]) -> Iterator[Sequence[Exchange]]:
+        if not self.is_joint:
+            return super().group(exchanges)
+        groups = iter_groups(enumerate(exchanges), seed=self.seed, unit=self.unit)
+        return ([exchange for _, exchange in group] for group in groups)
+
     def batch_engine(self, *, wait: bool) -> Callable[..., None]:
         if self.is_joint:
             raise UserError(f'--batch: not with mode = "{self.mode}"')
@@ -223,12 +229,11 @@ class PromptedJudge(LanguageModelJudge):
             lines.append(f"{scaled:,} of {scored:,} answers did not add up to 100, and were scaled.")
         return lines
 
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        form = self._form_for(exchange)
-        if self.is_joint:  # for the estimate of its cost: the part of a call that one reply takes
-            form, delimited = self._group_form([exchange])
-            return [self.chat.write_body(form.messages(delimited.text), schema=form.schema, seed=self.seed)]
-        messages = form.messages(self.delimit(exchange).text)
+    def write_requests(self, *group: Exchange) -> list[dict[str, Any]]:
+        form, delimited = (
+            self._group_form(group) if self.is_joint else (self._form_for(group[0]), self.delimit(group[0]))
+        )
+        messages = form.messages(delimited.text)
         return [
             self.chat.write_body(messages, schema=form.schema, seed=self.seed + number)
             for number in range(self.samples)

@@ -204,13 +204,10 @@ def respond_to(
     folder: Path,
     *,
     limit: int | None = None,
-    max_cost: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
     on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> FinishedRun:
     """Have the model answer every prompt that `folder` has no answer to yet, and complete the run."""
-    budget = responder.endpoint.budget
-    budget.most = None if max_cost is None else budget.spent + max_cost
     read = read_prompts(prompts)
     count = sum(1 for _ in read)  # all of them: a bad row is found before anything is paid for
     if not count:

@@ -265,12 +265,14 @@ def test_each_reply_is_paid_for_once_in_all_runs_of_a_folder(openai: ScriptedSer
     calls, _ = count("score", "one.jsonl", *judge, "--out", "runs/deep/er/one", "--max-cost", 0.0006, code=5)
     rest, said = count("score", "one.jsonl", "two.jsonl", *judge)
     assert 0 < calls < 24 and calls + rest == 48
-    assert f"reused {calls} of 48 judgments; {rest} asked" in said and f" {rest} replies cost at most" in said
+    assert (
+        f"reused {calls} of 48 judgments; {rest} asked" in said and f" {rest} replies: {rest} calls" in said
+    )
     manifest = json.loads(next(Path("runs").glob("*-prompted-*/manifest.json")).read_text())
     assert manifest["cost"] == pytest.approx(rest * 33e-6), "what was reused is free"
 
     calls, said = count("compare", "one.jsonl", "two.jsonl", *judge)
-    assert calls == 0 and none_asked in said and "cost" not in said
+    assert calls == 0 and none_asked in said and " calls" not in said
     calls, said = count("calibrate", "both.jsonl", "ratings.jsonl", *judge, "--out", "out")
     assert calls == 0 and none_asked in said
     judged = json.loads(Path("out/report.json").read_text())["runs"][0]
@@ -304,6 +306,24 @@ def test_each_reply_is_paid_for_once_in_all_runs_of_a_folder(openai: ScriptedSer
     assert 0 < calls < 24 and calls + rest == 24 and f"reused {calls} of 24 judgments" in said
 
 
+def test_equal_replies_are_asked_once_and_a_run_anywhere_is_resumed(openai: ScriptedServer) -> None:
+    rows = replies(5)
+    write_rows(Path("twice.jsonl"), [{**row, "id": f"{row['id']}-{part}"} for part in "xy" for row in rows])
+    words = ("score", "twice.jsonl", "--judge", "openai:gpt-4o-mini", "--out", "elsewhere/run")
+    openai.script = lambda call: answer_shares(call) if call.number < 9 else Answer(status=401)
+    asked = run(*words, code=5).stderr
+    assert "20 replies: 20 calls, about " in asked and " and at most 10,240 output tokens, at most $" in asked
+    openai.script = answer_shares
+    before = len(Path("elsewhere/run/journal.jsonl").read_text().splitlines())
+    assert f"; {20 - before} asked" in run(*words, code=0).stderr and before
+    judged = [json.loads(line) for line in Path("elsewhere/run/judgments.jsonl").read_text().splitlines()]
+    assert len(judged) == 40 and [row["id"][-1] for row in judged] == ["x"] * 20 + ["y"] * 20
+    assert [row["label"] for row in judged[:20]] == [row["label"] for row in judged[20:]]
+    assert not any(row.get("reused") for row in judged[:20]) and all(row["reused"] for row in judged[20:])
+    manifest = json.loads(Path("elsewhere/run/manifest.json").read_text())
+    assert manifest["cost"] == pytest.approx(20 * 33e-6)
+
+
 def test_repeat_counts_the_labels_that_change(openai: ScriptedServer) -> None:
     """The model changes its mind about every reply that it calls Okay, and the judge by length never."""
     rows = replies(10)
@@ -319,7 +339,7 @@ def test_repeat_counts_the_labels_that_change(openai: ScriptedServer) -> None:
     openai.script = script
     words = ("calibrate", "replies.jsonl", "ratings.jsonl", "--repeat", 3)
     done = run(*words, "--judge", "openai:gpt-4o-mini", "--max-cost", 1)
-    assert "30 replies 3 times for --repeat; cost at most about $" in " ".join(done.stderr.split())
+    assert "30 replies 3 times for --repeat: 90 calls, about " in " ".join(done.stderr.split())
     assert len(openai.calls) == 90 + 40, "asked afresh"
     report = json.loads(next(Path("calibrations").rglob("report.json")).read_text())
     repeats, okay = report["repeats"], sum(rating_of(row["response"]) == "Okay" for row in rows)
@@ -349,7 +369,9 @@ def test_a_night_pays_for_its_anchors_and_for_what_no_run_has() -> None:
         assert count("score", "both.jsonl", "--judge", "judge.toml", "--limit", 24)[0] == 24
         calls, said = count("nightly", "n.toml", "--night", "n1")
         assert calls == 6 + 12, "the anchors, and what the limit left out"
-        assert "6 anchors are asked every night" in said and "the anchors: prompted: 6 replies cost" in said
+        assert (
+            "6 anchors are asked every night" in said and "the anchors: prompted: 6 replies: 6 calls" in said
+        )
         assert "a: prompted: reused 6 of 12 judgments; 6 asked" in said
         assert "Not calibrated: run `calibrate`" in said and "stale" not in said.lower()
         assert count("score", "both.jsonl", "--judge", "judge.toml")[0] == 12, (

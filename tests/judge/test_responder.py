@@ -40,7 +40,8 @@ def write_prompts(path: Path, count: int) -> Path:
 def ask(prompts: Path, folder: Path, base_url: str, **settings: Any) -> FinishedRun:
     max_cost = settings.pop("max_cost", None)
     responder = Responder(ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, **settings}))
-    return respond_to(prompts, responder, responder.plan(prompts), folder, max_cost=max_cost)
+    responder.endpoint.budget.most = max_cost
+    return respond_to(prompts, responder, responder.plan(prompts), folder)
 
 
 def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> None:

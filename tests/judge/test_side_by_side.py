@@ -10,6 +10,7 @@ from command_line import run, write_toml
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 from talks import HEARD, KIND, STUCK, messages
 
+import empathy_judge as ej
 from empathy_judge.data.records import Judgment
 from empathy_judge.data.tables import read_judgments, write_rows
 from empathy_judge.judge.llm.recorded import grade_probabilities
@@ -75,6 +76,19 @@ def test_six_models_on_forty_prompts_are_forty_calls() -> None:
     days = [int(re.findall(r"Day (\d+)", call.text)[0]) for call in calls]
     first = sum(grades(call)["A"] == day for call, day in zip(calls, days, strict=True))
     assert 2 <= first <= 14, "the first model stands first by chance alone"
+
+
+def test_from_python_the_calls_of_all_replies_to_a_prompt_are_announced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ScriptedServer(answer_grades) as server:
+        judge = write_toml(
+            "judge.toml", kind="prompted", mode="side-by-side", model="gpt-4o-mini", base_url=server.base_url
+        )
+        scored = ej.score(sorted(rows_of(40), key=lambda row: row["model"]), judge=judge)
+    said = capsys.readouterr().err
+    assert len(server.calls) == 40 and len(scored.models) == 6
+    assert "240 replies: 40 calls, about " in said and " and at most 6,400 output tokens, at most $" in said
 
 
 def test_the_order_follows_the_seed_and_not_the_file() -> None:
