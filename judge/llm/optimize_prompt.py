@@ -151,7 +151,8 @@ def optimize(
     best, budget.most = judge.form, limit
     least_error = _error(split.choose, before[:chosen_by])
     on_step(f"choosing among {candidates:,} candidates, with and without rated examples")
-    for form in [found] * (found.template != best.template) + [_with_examples(found, split.learn, judge)]:
+    forms = {str(form.template): form for form in (found, _with_examples(found, split.learn, judge))}
+    for form in [form for template, form in forms.items() if template != str(judge.form.template)]:
         error = _error(split.choose, answers := _ask_all(judge, form, split.choose))
         if error < least_error:
             best, least_error, after = form, error, answers

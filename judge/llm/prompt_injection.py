@@ -105,7 +105,7 @@ def delimit_listeners(exchanges: Sequence[Exchange], *, whole: bool = False) -> 
 
 def _delimit(sections: Sequence[tuple[str, str]], unit: str) -> DelimitedExchange:
     """Return texts under their headings; the mark is a digest of all, so no text can contain its own."""
-    content = "".join(f"{len(raw)}:{raw}" for _, raw in sections)
+    content = "".join(f"{len(text)}:{text}" for section in sections for text in section)
     mark = sha256(f"fence {content}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
     lines, found = [f"=== {mark} {unit} ==="], set[str]()
     for heading, raw in sections:

@@ -1,6 +1,7 @@
 """Attacks as they are sent: for each of them and each kind of request, nothing comes out of the fence."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from empathy_judge.data.records import Exchange, Judgment
 from empathy_judge.data.text import HIDDEN, ROLE_TOKEN, clean
 from empathy_judge.judge.llm.decision import DecisionJudge
 from empathy_judge.judge.llm.endpoint import Reply
-from empathy_judge.judge.llm.prompt_injection import FIELD, delimit_exchange
+from empathy_judge.judge.llm.prompt_injection import FIELD
 from empathy_judge.judge.llm.prompted import PromptedJudge
 from empathy_judge.judge.robustness.catalogue import read_perturbations, read_replies, rewrite
 from empathy_judge.judge.robustness.run import SUSPECTED
@@ -37,6 +38,11 @@ def sent(judge: PromptedJudge | DecisionJudge, exchange: Exchange) -> Call:
     return Call(number=0, path=judge.batch_path, headers={}, body=body)
 
 
+def mark_of(call: Call) -> str:
+    """The mark of a request's first delimiter."""
+    return re.findall(r"=== (\w{16}) (?:exchange|conversation) ===", call.text)[0]
+
+
 def around(call: Call, mark: str) -> str:
     """All of a request but what stands inside its fence, with its mark made the same for all."""
     start, end = f"=== {mark} exchange ===", f"=== {mark} end ==="
@@ -50,14 +56,14 @@ def around(call: Call, mark: str) -> str:
 @pytest.mark.parametrize("kind", [*KINDS, "side-by-side"])
 def test_an_attack_stays_inside_the_fence(kind: str) -> None:
     judge = make_judge(kind)
-    plain = around(sent(judge, ONE), delimit_exchange(ONE).mark)
+    plain = around(call := sent(judge, ONE), mark_of(call))
     problems = {name: escape_of(dressed, sent(judge, dressed), plain) for name, dressed in DRESSED.items()}
     assert ONE not in DRESSED.values() and not {name: item for name, item in problems.items() if item}
 
 
 def escape_of(dressed: Exchange, call: Call, plain: str) -> str:
     """What of an attack came out of the fence, or is not in it as it should be."""
-    mark = delimit_exchange(dressed).mark
+    mark = mark_of(call)
     lines = [line for line in call.text.splitlines() if mark in line and line[:3] in ("===", "---")]
     *before, reply, end = (line.replace(mark, "MARK") for line in lines)
     if [*before, end] != [

@@ -41,7 +41,8 @@ def learner(call: Call, clue: str = SECRET) -> Answer:
     if "Good" not in properties:
         return answer_chat(call, json.dumps(dict.fromkeys(properties, SECRET)))
     label = truth(call.text) if clue in call.body["messages"][0]["content"] else "Okay"
-    return answer_chat(call, json.dumps({name: 98 if name == label else 1 for name in LABELS}))
+    counts = {name: 98 if name == label else 1 for name in LABELS}
+    return answer_chat(call, json.dumps(dict.fromkeys(properties, "Okay") | counts))
 
 
 def test_parts_share_neither_prompt_nor_batch(examples: list[RatedExchange]) -> None:
@@ -133,10 +134,10 @@ def test_optimized_messages_are_saved_readably_and_load_only_unchanged(
 ) -> None:
     rubric, path = read_rubric(), tmp_path / "tuned.json"
     messages = ({"role": "system", "content": "Look closely. — Ünïcode"}, {"role": "user", "content": PLACE})
-    digest = write_prompt(path, messages, mode="shares", rubric=rubric, about={"model": "m"})
-    text, form = path.read_text(encoding="utf-8"), make_form("shares", rubric)
+    digest = write_prompt(path, messages, mode="analytic", rubric=rubric, about={"model": "m"})
+    text, form = path.read_text(encoding="utf-8"), make_form("analytic", rubric)
     assert "— Ünïcode" in text
-    read = read_prompt(path, form, mode="shares", rubric=rubric)
+    read = read_prompt(path, form, mode="analytic", rubric=rubric)
     assert read == replace(form, template=messages, digest=digest)
     plain, tuned = make_prompted(), make_prompted(program=str(path))
     assert plain.version != tuned.version
@@ -146,8 +147,8 @@ def test_optimized_messages_are_saved_readably_and_load_only_unchanged(
         with pytest.raises(UserError, match=r"tuned\.json: .* optimize"):
             make_prompted(program=str(path))
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match='optimized for mode = "shares", not "analytic"'):
-        make_prompted(program=str(path), mode="analytic")
+    with pytest.raises(UserError, match='optimized for mode = "analytic", not "shares"'):
+        make_prompted(program=str(path), mode="shares")
     other = tmp_path / "other.toml"
     crowd = (RUBRICS / "crowd.toml").read_text(encoding="utf-8")
     other.write_text(crowd + "# changed\n", encoding="utf-8")

@@ -55,8 +55,8 @@ def write_calibration() -> None:
 
 def write_tuned() -> None:
     rubric = read_rubric("crowd")
-    messages = make_form("shares", rubric).template
-    write_prompt(Path("tuned.json"), messages, mode="shares", rubric=rubric, about={"calls": 3})
+    messages = make_form("analytic", rubric).template
+    write_prompt(Path("tuned.json"), messages, mode="analytic", rubric=rubric, about={"calls": 3})
     Path("judge.toml").write_text(
         'kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nprogram = "tuned.json"\n'
     )

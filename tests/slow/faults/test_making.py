@@ -9,6 +9,7 @@ import pytest
 from faults import Campaign, Case, Nursery
 from servers import Answer, Call, ScriptedServer, answer_chat
 
+from empathy_judge.data.records import LABELS
 from empathy_judge.judge.llm.rated_examples import INTRODUCTION
 from empathy_judge.training.recipe import Recipe
 
@@ -57,7 +58,8 @@ def learner(call: Call) -> Answer:
         return answer_chat(call, json.dumps(dict.fromkeys(properties, "Look.")))
     truth = "Good" if "hug" in call.text else "Bad" if "whatever" in call.text else "Okay"
     label = truth if INTRODUCTION in call.body["messages"][0]["content"] else "Okay"
-    return answer_chat(call, json.dumps({name: 98 if name == label else 1 for name in properties}))
+    counts = {name: 98 if name == label else 1 for name in LABELS}
+    return answer_chat(call, json.dumps(dict.fromkeys(properties, "Okay") | counts))
 
 
 def test_a_tuning_killed_at_any_time_leaves_nothing_and_starts_again(

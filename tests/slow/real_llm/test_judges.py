@@ -60,7 +60,7 @@ def test_a_real_server_holds_to_the_form_of_shares(
     make_prompted: Make, short: dict[str, Any], llama: str
 ) -> None:
     """A model this small cannot add to 100; that alone may be wrong with its answer."""
-    judge = make_prompted(llama, **short, json_schema="always")
+    judge = make_prompted(llama, **short, mode="shares", json_schema="always")
     first, again = judge.judge(EXCHANGE), judge.judge(EXCHANGE)
     assert first.probabilities or (first.unscored or "").startswith("off the scale: "), first
     assert (first.label, first.unscored) == (again.label, again.unscored)
