@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     "  [default: the judge of the runs, else classifier]",
 )
 @options.fresh_option
+@options.max_cost_option
 @options.calibration_option
 @options.margin_option
 @options.max_drop_option
@@ -76,6 +77,7 @@ def compare(
     reply_columns: Columns,
     judge_name: str | None,
     fresh: bool,
+    max_cost: float | None,
     margin: float,
     max_drop: float,
     check: bool,
@@ -132,7 +134,7 @@ def compare(
         is_gate=check or junit is not None,
         **asked,
     )
-    request, sources = score_paths(request, judge_name, columns=reply_columns, fresh=fresh)
+    request, sources = score_paths(request, judge_name, columns=reply_columns, fresh=fresh, max_cost=max_cost)
     with working("comparing"):
         compared = compare_models(request, today=date.today())
     say_notes(compared.notes)
@@ -176,7 +178,7 @@ def compare(
 
 
 # Options that the suggested command does not repeat.
-ONCE: Final = frozenset({"runs", "check", "fresh", "out", "as_json", "junit", "github_summary"})
+ONCE: Final = frozenset({"runs", "check", "fresh", "max_cost", "out", "as_json", "junit", "github_summary"})
 
 
 def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence[Path]) -> None:
@@ -185,7 +187,7 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     from empathy_judge.calibration.estimate import LEAST_RATERS
     from empathy_judge.rating.plan import PLAN_FILE, read_plan
 
-    if not compared.has_levels:
+    if not compared.has_levels and not compared.judge.is_joint:
         say_next("for levels, once people have rated", *compared.calibrate_words)
     ratings: Path | None = ctx.params["ratings"]
     lost = set(compared.unresponsive)
@@ -212,10 +214,12 @@ def score_paths(
     *,
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     fresh: bool = False,
+    max_cost: float | None = None,
     watch: "Watch" = options.watch_scoring,
 ) -> "tuple[ComparisonRequest, Sequence[Source]]":
     """Score the files of replies among the paths; return the request for their runs, and the files."""
     from empathy_judge.data.rating_files.sheet import is_rating_table
+    from empathy_judge.judge.budget import Budget
     from empathy_judge.judge.scoring import score_files
 
     paths = request.paths
@@ -230,6 +234,7 @@ def score_paths(
         judges=[judge_name] if judge_name else [],
         columns=columns,
         fresh=fresh,
+        budget=Budget(max_cost),
         calibration=request.calibration,
         skip_invalid=request.reading is not None and request.reading.skip_invalid,
         is_joint=True,

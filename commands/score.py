@@ -187,6 +187,7 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
 
     models, folder, files = scored.models, scored.folder, ctx.params["responses"]
     judged, noun = [model.judged for model in models], NOUNS[scored.summary.unit]
+    by = ("--calibration", given) if (given := ctx.params["calibration"]) else ()
     if html := ctx.params["html"]:
         say_next(f"open {html}")
     elif not any(judged) and scored.summary.flagged["count"]:
@@ -201,9 +202,9 @@ def _say_next(ctx: click.Context, scored: "SummarizedRun") -> None:
         words = (*files, *options.reading_words(ctx, options.READING_REPLIES))
         options.say_rate_plan(f"to compare this judge with people, have some {noun} rated", *words)
     elif len(models) > 1:
-        say_next("to see which is better", "compare", folder)
+        say_next("to see which is better", "compare", folder, *by)
     else:
-        say_next("to compare it with human replies", "compare", folder, "--baseline", "study:human")
+        say_next("to compare it with human replies", "compare", folder, "--baseline", "study:human", *by)
 
 
 def _choose_engine(

@@ -194,6 +194,8 @@ class Judged:
     """what figures of a part mean"""
     is_language_model: bool = False
     """whether the judge asks a language model"""
+    is_joint: bool = False
+    """whether the replies to a prompt were graded side by side"""
 
     def per_thousand(self, total: float | None) -> float | None:
         """Return the cost or time of a thousand judgments."""
@@ -295,6 +297,7 @@ def _read_run(folder: Path) -> Judged:
         cost=None if None in costs else sum(filter(None, costs)),  # what reused judgments took, too
         seconds=None if any(item.reused for item in judgments) else manifest.get("wall_seconds"),
         is_language_model=manifest.get("is_language_model") is True,
+        is_joint=manifest.get("is_joint") is True,
         **{key: str(manifest[key]) for key in MANIFEST_KEYS if key in manifest},
     )
 

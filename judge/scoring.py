@@ -351,6 +351,7 @@ def score_file(
         shared = ("unit", "is_language_model", "dimension", "dimension_note", "seed", "counts", "outside")
         return {name: plain[name] for name in shared} | {
             "judge_option": judge.spec or judge.name,
+            "is_joint": judge.is_joint,
             "limit": request.limit,
             "runtime": f"onnxruntime {version('onnxruntime')}, Python {platform.python_version()}",
             "machine": f"{platform.machine()} {platform.system()}",

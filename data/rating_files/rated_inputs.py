@@ -67,6 +67,10 @@ def read_rated_judges(
     ]
     if any(path.is_dir() for path in runs):
         scale = LABELS  # our judges' own, whatever scale people rated on
+    if joint := next((item.source for item in every if item.is_joint), None):
+        raise UserError(
+            f"{joint}: graded side by side, so a grade depends on the other replies; score with another mode"
+        )
     units = {item.unit for item in every if item.version}  # another tool's table names none
     if len(units) > 1:
         raise UserError(

@@ -130,7 +130,7 @@ def notes(compared: ComparedRuns, *, is_brief: bool = False) -> Iterator[str]:
             f" {deviation:g} standard deviations of its scores (t, {freedom:g} degrees of freedom), as in"
             " recorded answers."
         )
-        if not compared.has_levels and not is_brief:
+        if not compared.has_levels and not is_brief and not compared.judge.is_joint:
             words = ["empathy-judge", *compared.calibrate_words]
             yield f"For levels, once people have rated: {shlex.join(words)}"
     elif calibration is None and hows - {"ratings"}:
@@ -171,7 +171,7 @@ def notes(compared: ComparedRuns, *, is_brief: bool = False) -> Iterator[str]:
         if pair.is_withheld or not pair.is_robust:
             yield f"{pair.one} and {pair.other}: {describe_unscored(pair, unit)}"
     if compared.tests > 1:
-        yield f"Verdicts without a probability allow for {compared.tests} comparisons (Holm)."
+        yield f"Verdicts by ratings or the judge alone allow for {compared.tests} comparisons (Holm)."
     if len(compared.called) > 1 and compared.expected_wrong >= 0.05:
         yield (
             f"Of the {len(compared.called)} verdicts that call a model better or probably better,"
@@ -267,7 +267,7 @@ def ranking(compared: ComparedRuns) -> str:
     parts = []
     if len(tiers) > 1:
         parts.append(" > ".join(", ".join(tier) for tier in tiers))
-    elif tiers and len(tiers[0]) > 1:
+    elif tiers and len(tiers[0]) > 1 and not compared.called:
         parts.append(f"{listed(tiers[0])} cannot be separated")
     if len(compared.best) > 2:
         chances = sorted(compared.best.items(), key=lambda item: -item[1])[:MOST_BEST]

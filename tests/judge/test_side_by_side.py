@@ -179,3 +179,21 @@ def test_conversations_with_one_opening_are_graded_side_by_side() -> None:
     for letter in "AB":
         assert len(re.findall(rf"^--- \w+ listener {letter}, turn \d, said by the ", call.text, re.M)) == 6
     assert all(turn in call.text for turn in (*heard, *KIND, STUCK[0]))
+
+
+def test_grades_of_several_files_are_no_basis_of_a_calibration_and_a_budget_is_kept() -> None:
+    """In one `compare` all files go into the same calls."""
+    for place, model in enumerate(MODELS[:3]):
+        write_rows(Path(f"{model}.jsonl"), rows_of(12, MODELS)[place :: len(MODELS)])
+    files = [f"{model}.jsonl" for model in MODELS[:3]]
+    with ScriptedServer(answer_grades) as server:
+        about = {"base_url": server.base_url, "model": "gpt-4o-mini"}
+        judge = write_toml("judge.toml", kind="prompted", mode="side-by-side", **about)
+        run("compare", *files, "--judge", judge, "--max-cost", 0, code=5)
+        assert not server.calls
+        done = run("compare", *files, "--judge", judge, "--max-cost", 1, code=0)
+        assert len(server.calls) == 12 and "calibrate" not in done.output
+    (folder,) = Path("runs").iterdir()
+    ratings = [{"id": f"id-{model}-1", "rater": "p", "rating": "Good"} for model in MODELS[:3]]
+    write_rows(Path("ratings.jsonl"), ratings)
+    assert "graded side by side" in run("calibrate", folder, "ratings.jsonl", code=2).stderr
