@@ -63,7 +63,7 @@ class World:
         return answer_chat(call, f"I hear you, case {case}, {feeling}, {model}, {self.mood}.")
 
     def _judge(self, call: Call) -> Answer:
-        reply = call.text.rpartition("to be judged ---")[2].splitlines()[1]
+        reply = call.text.rpartition("to be rated ---")[2].splitlines()[1]
         chance = sha256(reply.encode()).digest()[0] / 255
         level = 0.35 + 0.4 * chance if "anchor" in reply else 0.6 if "hear" in reply else 0.15
         swing = self.swings.get(reply.rstrip(".").rpartition(", ")[2], 0.0)

@@ -26,7 +26,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # What other builds of torch bring; the lock leaves them to the build.
 ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
 # Hidden files, the data that judges were trained on, and the script that makes their weights.
-SKIPPED = re.compile(r"__pycache__|/\.|^training/(rebuild|recipes/(grade|constant|scenes|chats|targets|recorded))")
+SKIPPED = re.compile(
+    r"__pycache__|/\.|^training/(rebuild|recipes/(grade|constant|scene|chat|target|recorded))"
+)
 
 
 INSTALLED = {canonicalize_name(each.name) for each in distributions()}
