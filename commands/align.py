@@ -26,7 +26,7 @@ def align() -> None:
 @align.command("run")
 @options.model_options("sheets")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Concurrent calls.  [default: adaptive]")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds.  [default: 60 or 300]")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for a whole answer.")
 @click.option(
     "--scale", default="PANAS", show_default=True, help="Questionnaire; all but PANAS need --questionnaires."
 )

@@ -42,7 +42,7 @@ INCONCLUSIVE = 3
     "--repeat",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Ask the first judge N times about 30 of RESPONSES, and print how many labels change.",
+    help="Ask the first judge N times about a sample of RESPONSES, and print how many labels change.",
 )
 @click.option("--out", type=FILE, help="Output folder.  [default: calibrations/<run>]")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")

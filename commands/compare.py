@@ -237,7 +237,7 @@ def score_paths(
         budget=Budget(max_cost),
         calibration=request.calibration,
         skip_invalid=request.reading is not None and request.reading.skip_invalid,
-        is_joint=True,
+        allow_joint=True,
         check=partial(_check_models, request),
         watch=watch,
         on_read=say_notes,

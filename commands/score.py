@@ -135,7 +135,7 @@ def score(
 
     source = find_sources(responses, reply_columns)
     check_source(source)  # before a judge is loaded, which may take seconds
-    judge = load_judge(judge_name, unit=unit or notice_unit(source), is_joint=True)
+    judge = load_judge(judge_name, unit=unit or notice_unit(source), allow_joint=True)
     if unit == "reply" and judge.unit != unit:
         raise UserError(f"--unit reply: {judge_name} judges whole conversations; set a judge of replies")
     if explain:

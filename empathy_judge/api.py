@@ -137,7 +137,7 @@ def score(
         check_source(source)
         context = copy_context()
         context.run(DEVICE.set, device or AUTO)
-        loaded = context.run(load_judge, judge or DEFAULT, unit=unit or notice_unit(source), is_joint=True)
+        loaded = context.run(load_judge, judge or DEFAULT, unit=unit or notice_unit(source), allow_joint=True)
         loaded.use_budget(Budget(max_cost))
         request = ScoringRequest(
             source=source,

@@ -168,14 +168,14 @@ class Judge(ABC):
             judge.close()
 
 
-def load_judge(name: str, *, unit: str = REPLY, is_joint: bool = False) -> Judge:
+def load_judge(name: str, *, unit: str = REPLY, allow_joint: bool = False) -> Judge:
     """Load a judge by its name, by a language model's (`openai:MODEL`, `URL#MODEL`), or from a TOML file.
 
     With the unit `CONVERSATION`, a judge that does not read whole conversations judges their replies. One
-    whose judgments depend on the other replies to a prompt is refused unless `is_joint`.
+    whose judgments depend on the other replies to a prompt is refused unless `allow_joint`.
     """
     judge = _load_judge(name, unit)
-    if judge.is_joint and not is_joint:
+    if judge.is_joint and not allow_joint:
         raise UserError(
             f'{name}: mode = "side-by-side" is only for `score` and `compare`, since a grade depends on the '
             'other replies to the prompt; set mode = "shares"'

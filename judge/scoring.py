@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from empathy_judge.calibration import artifact
 from empathy_judge.calibration.artifact import CalibrationChoice, find_calibration
 from empathy_judge.calibration.estimate import CONFIDENCE, UNDEFINED, Estimate
 from empathy_judge.calibration.prompt_fit import UNRESPONSIVE, PromptFit, fit_messages
@@ -347,6 +348,8 @@ def score_file(
         )
         if summary.flagged["count"]:
             _write_reading_list(request, run.judgments)
+        if calibration.calibration:  # for `compare`
+            artifact.write_calibration(folder / artifact.CALIBRATION_FILE, calibration.calibration)
         plain = summary.as_dict()
         shared = ("unit", "is_language_model", "dimension", "dimension_note", "seed", "counts", "outside")
         return {name: plain[name] for name in shared} | {
@@ -392,7 +395,7 @@ def score_files(
     skip_invalid: bool = False,
     budget: Budget | None = None,
     fresh: bool = False,
-    is_joint: bool = False,
+    allow_joint: bool = False,
     check: Callable[[Mapping[Path, Shards]], object] = bool,
     watch: Watch,
     on_read: Callable[[Sequence[str]], object],
@@ -417,7 +420,9 @@ def score_files(
         )
     default = manifests[0]["judge_option"] if manifests else DEFAULT
     (unit,) = units
-    loaded = [load_judge(name, unit=unit, is_joint=is_joint) for name in dict.fromkeys(judges or [default])]
+    loaded = [
+        load_judge(name, unit=unit, allow_joint=allow_joint) for name in dict.fromkeys(judges or [default])
+    ]
     planned: dict[tuple[Judge, Path], ScoringPlan] = {}
     for judge in loaded:
         merged = {files[0]: storage.find_sources(files, columns)} if judge.is_joint and files[1:] else sources

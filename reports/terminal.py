@@ -17,7 +17,7 @@ from rich.text import Text
 from empathy_judge.data.text import AnyEstimate, bound_of, ends_of, printable, printable_lines
 from empathy_judge.reports.page import Page, Table
 
-NARROWEST: Final = 8  # columns that words, such as the name of a row, may be folded into, and no fewer
+NARROWEST: Final = 8  # columns that the name of a row may be folded into, and no fewer
 LONG_HEAD: Final = 10  # letters of a head that stays on one line
 SAY_AFTER: Final = 2.0  # seconds
 
@@ -109,9 +109,16 @@ def print_tables(tables: Sequence[Table], screen: Console) -> None:
             print_text(screen, table.caption, "dim")
         lines, gap = _lay_out(table, screen.width)
         widths = _widths(lines)
-        least = [min(width, NARROWEST) if at in table.words else width for at, width in enumerate(widths)]
-        if sum(least) + gap * (len(least) - 1) <= screen.width:
-            screen.print(_grid(table, lines, gap))
+        widths[0] = max(widths[0], NARROWEST)
+        least = _widths([[text.replace(" ", "\n") for text in line] for line in lines])
+        least = [least[at] if at in table.words else width for at, width in enumerate(widths)]
+        least[0] = NARROWEST
+        slack = screen.width - gap * (len(least) - 1) - sum(least)
+        if slack >= 0:
+            for at in sorted(table.words):
+                widths[at] = min(widths[at], least[at] + slack)
+                slack -= widths[at] - least[at]
+            screen.print(_grid(table, lines, gap, widths))
         else:
             _print_rows(lines, screen)
 
@@ -139,7 +146,7 @@ def _lay_out(table: Table, width: int) -> tuple[list[list[str]], int]:
     return shown, gap
 
 
-def _grid(table: Table, lines: Sequence[Sequence[str]], gap: int) -> Grid:
+def _grid(table: Table, lines: Sequence[Sequence[str]], gap: int, widths: Sequence[int]) -> Grid:
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for number, name in enumerate(lines[0]):
         is_name = number in table.words
@@ -148,7 +155,7 @@ def _grid(table: Table, lines: Sequence[Sequence[str]], gap: int) -> Grid:
             justify="left" if is_name else "right",
             no_wrap=not is_name,
             overflow="fold",
-            min_width=NARROWEST if number == 0 else None,
+            width=widths[number],
         )
     for number, line in enumerate(lines[1:]):
         grid.add_row(*map(Text, line), style="dim" if number in table.dim else None)

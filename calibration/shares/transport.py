@@ -311,7 +311,7 @@ def shows_loss(calibrated: CalibratedModels, model: TargetModel, baseline: Targe
 def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:
     """Return why there is no level of this model, if so."""
     if calibrated.count < LEAST_MODELS:
-        return f"{calibrated.count} calibrated models; at least {LEAST_MODELS} are needed"
+        return f"other calibrated models: {calibrated.count}; at least {LEAST_MODELS} are needed"
     if not math.isfinite(target.judge):
         return "nothing was scored"
     if target.prompts is not None and target.prompts < LEAST_REPLIES:

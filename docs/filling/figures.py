@@ -13,9 +13,12 @@ from empathy_judge.calibration.comparison.differences import VARIANT_CORRELATION
 from empathy_judge.calibration.comparison.judged_models import ComparisonSettings
 from empathy_judge.calibration.comparison.verdicts import LIKELY, SURE, SURE_AT_LEAST
 from empathy_judge.calibration.comparison.wide_prior import HEAVIER
-from empathy_judge.calibration.shares.transport import fit_line, recorded_deviation
+from empathy_judge.calibration.shares.transport import LEAST_MODELS, fit_line, recorded_deviation
 from empathy_judge.data.records import GOOD_ABOVE
 from empathy_judge.data.text import show
+from empathy_judge.judge import repeats
+from empathy_judge.judge.llm import endpoint, rated_examples
+from empathy_judge.nightly.measure import LLM_ANCHORS
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
 ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
@@ -95,6 +98,18 @@ def figures() -> dict[str, str]:
         "margin": f"{100 * ComparisonSettings().margin:g}",
         "max_drop": f"{100 * ComparisonSettings().max_drop:g}",
         "variant_correlation": f"{VARIANT_CORRELATION:g}",
+        "timeout": f"{endpoint.TIMEOUT:g}",
+        "local_timeout": f"{endpoint.LOCAL_TIMEOUT:g}",
+        "first_calls": str(endpoint.FIRST_CALLS),
+        "first_local_calls": str(endpoint.FIRST_LOCAL_CALLS),
+        "most_calls": str(endpoint.MOST_CALLS),
+        "fewest_examples": str(rated_examples.FEWEST),
+        "most_examples": str(rated_examples.MOST),
+        "repeated_replies": str(repeats.REPLIES),
+        "llm_anchors": str(LLM_ANCHORS),
+        "rated_for_levels": str(LEAST_MODELS),
+        "rated_for_replies": str(LEAST_MODELS + 1),
+        "rated_for_pairs": str(LEAST_MODELS + 2),
         "recorded_deviation": f"{deviation:g}",
         "recorded_freedom": f"{freedom:g}",
         "recorded_clear": f"{HEAVIER * math.sqrt(2) * deviation * stdtrit(freedom, SURE):.1f}",

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from empathy_judge.data.errors import OperationalError, UserError
 from empathy_judge.data.text import SURROGATE
-from empathy_judge.judge.base import raise_if_cancelled
+from empathy_judge.judge.base import URL_KEY, raise_if_cancelled
 from empathy_judge.judge.budget import (
     Budget,
     ConcurrencyLimit,
@@ -31,7 +31,8 @@ from empathy_judge.judge.llm.http_client import LOOPBACK, Key, ServerAnswer, Ser
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
 KEY_REFUSED = frozenset({401, 403})
 OVERLOADED = frozenset({429, 503, 529})
-MOST_CALLS = 32  # in flight, where the concurrency is not set
+TIMEOUT, LOCAL_TIMEOUT = 60.0, 300.0  # seconds for a whole answer
+FIRST_CALLS, FIRST_LOCAL_CALLS, MOST_CALLS = 8, 2, 32  # in flight, where the concurrency is not set
 GIVE_UP_AFTER = 20  # calls in a row without an answer
 RAW = 2000  # characters stored of an answer that could not be used
 
@@ -43,7 +44,7 @@ class EndpointOptions(TypedDict, total=False):
     base_url: str
     key_env: str
     concurrency: int | None  # by default as many as the server serves, at most `MOST_CALLS`
-    timeout: float | None  # seconds for a whole answer: by default 300 on this machine, 60 elsewhere
+    timeout: float | None  # by default `LOCAL_TIMEOUT` on this machine, `TIMEOUT` elsewhere
     retries: int
     requests_per_minute: float  # 0 is no limit
     tokens_per_minute: float
@@ -111,7 +112,7 @@ class Endpoint:
         self.base_url, self.model, self.key_env = check_base_url(base_url), model, key_env
         check_key_name(key_env)
         self.is_local = urlsplit(base_url).hostname in LOOPBACK
-        self.timeout = (300.0 if self.is_local else 60.0) if timeout is None else timeout
+        self.timeout = (LOCAL_TIMEOUT if self.is_local else TIMEOUT) if timeout is None else timeout
         self.concurrency = MOST_CALLS if concurrency is None else concurrency  # threads that call
         for name, number, least in (
             ("timeout", self.timeout, 0.001),
@@ -130,7 +131,7 @@ class Endpoint:
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process
         self.stopped = Event()
-        start = 2 if self.is_local else 8
+        start = FIRST_LOCAL_CALLS if self.is_local else FIRST_CALLS
         self.in_flight = ConcurrencyLimit(concurrency or start, most=None if concurrency else MOST_CALLS)
         self.lock, self._first = Lock(), Lock()
         self._client: ServerClient | None = None
@@ -215,8 +216,11 @@ class Endpoint:
         fix = ""
         # A gateway also answers 403 to a single text: then others have been answered before.
         if status in FATAL or 300 <= status < 400 or (status == 403 and is_first):
-            key = f"the key in the variable {self.key_env}" if self.key_env else "key_env (no key was sent)"
-            fix = f"check {key}" if status in KEY_REFUSED else f"check base_url, model and {key}"
+            key = f"the key in the variable {self.key_env}" if self.key_env else ""
+            if status in KEY_REFUSED:
+                fix = f"check {key}" if key else f"no key was sent: set key_env, or {URL_KEY} for URL#MODEL"
+            else:
+                fix = f"check base_url, model and {key}" if key else "check the address and the model"
         elif answer.is_unreachable:
             fix = "check that the server runs at this address"
         elif status == 429 and ("insufficient_quota" in answer.text or "billing" in answer.text):

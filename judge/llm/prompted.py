@@ -26,10 +26,10 @@ from empathy_judge.judge.llm.judge_prompt import (
 )
 from empathy_judge.judge.llm.prompt_injection import LETTERS, DelimitedExchange, delimit_listeners
 from empathy_judge.judge.llm.rated_examples import RatedExamples, read_examples
-from empathy_judge.judge.llm.recorded import grade_probabilities, label_spread
+from empathy_judge.judge.llm.recorded import grade_probabilities, label_spread, read_fitted
 from empathy_judge.judge.llm.side_by_side import iter_groups, score_groups
 
-SPREAD: Final = "each stands for the ratings that people gave where a recorded model said so"
+SPREAD: Final = "each counts as people's ratings of replies with that label by a recorded model"
 CAVEAT: Final = "This judge has not been compared with human ratings: run calibrate."
 NO_LOGPROBS: Final = 'no logprobs: the server returned none for the label; use samples, or mode = "shares"'
 
@@ -59,7 +59,7 @@ class PromptedJudge(LanguageModelJudge):
 
     `probabilities`, in mode label: from the `logprobs` of the label, from the frequencies of k `samples`, or
     `none`; `auto` uses samples if there are several, else logprobs if the server returns them. With neither,
-    a label stands for the ratings that people gave where a recorded model answered it. In other modes several
+    a label counts as people's ratings of replies with that label by a recorded model. In other modes several
     `samples` are averaged. `name` is the judge's name in tables and run folders.
 
     `examples` is a file of rated replies (or a file of replies and one of ratings), of which some are shown.
@@ -150,7 +150,7 @@ class PromptedJudge(LanguageModelJudge):
 
     @property
     def score_stream(self) -> Callable[..., None] | None:
-        return partial(score_groups, self, self.judge_group) if self.is_joint else None
+        return partial(score_groups, self) if self.is_joint else None
 
     def identify(self, exchanges: Iterable[Exchange]) -> Iterator[tuple[Exchange, str]]:
         if not self.is_joint:
@@ -181,8 +181,9 @@ class PromptedJudge(LanguageModelJudge):
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
         decoding = [self.chat.temperature, self.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
-        source = [self.form.digest, self.rubric.digest, self.examples and self.examples.digest, READING]
-        return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
+        source = [self.form.digest, self.rubric.digest, self.examples and self.examples.digest]
+        reading = [READING, read_fitted()]
+        return digest_json([self.name, self.model, self.mode, asked, decoding, how, source, reading])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         if self.is_joint:

@@ -36,7 +36,7 @@ def read_examples(paths: Sequence[str], *, unit: str) -> list[RatedExchange]:
 
 
 class RatedExamples:
-    """Rated replies, each of another prompt, of which six to eight are shown."""
+    """Rated replies, each of another prompt, of which `FEWEST` to `MOST` are shown."""
 
     def __init__(self, rated: Sequence[RatedExchange], *, is_whole: bool) -> None:
         exchanges = {item.exchange.content_digest: item.exchange for item in rated}

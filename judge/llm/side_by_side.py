@@ -1,7 +1,7 @@
 """All replies to a prompt graded in one call, in an order drawn by seed, named by letters."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import ceil
 from typing import Any, Final
@@ -14,19 +14,15 @@ from empathy_judge.judge.engine import in_threads, still_to_judge
 from empathy_judge.judge.llm.prompt_injection import LETTERS
 
 Place = tuple[int, Exchange]  # an exchange with its position in the input
-JudgeGroup = Callable[[Sequence[Exchange]], list[Judgment]]
 MOST: Final = len(LETTERS)
 
 
-def score_groups(
-    asked: Any, judge_group: JudgeGroup, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None
-) -> None:
+def score_groups(judge: Any, exchanges: Iterable[Exchange], run: Run, *, limit: int | None = None) -> None:
     """Judge what `run` does not hold yet, in one call for all replies to a prompt."""
-
     every = list(islice(enumerate(exchanges), limit))
     left = dict(still_to_judge((exchange for _, exchange in every), run, limit))
     groups = (
-        group for group in iter_groups(every, seed=asked.seed, unit=asked.unit) if left.keys() & dict(group)
+        group for group in iter_groups(every, seed=judge.seed, unit=judge.unit) if left.keys() & dict(group)
     )
 
     def keep(group: Sequence[Place], judgments: Sequence[Judgment]) -> None:
@@ -38,11 +34,11 @@ def score_groups(
         run.keep_lines(list(kept), list(kept.values()))
 
     in_threads(
-        asked.concurrency,
+        judge.concurrency,
         groups,
-        lambda group: judge_group([exchange for _, exchange in group]),
+        lambda group: judge.judge_group([exchange for _, exchange in group]),
         keep,
-        asked=asked,
+        asked=judge,
     )
 
 

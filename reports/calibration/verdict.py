@@ -227,7 +227,7 @@ def _say_levels(report: CalibrationReport) -> str:
 
 
 def say_effect(report: CalibrationReport) -> str:
-    """Return how much of people's gap between models the judge shows, and how often it says Good."""
+    """Return how far apart the judge rates models, and how often it says Good, beside people."""
     levels, repeats = report.agreement.levels, report.repeats
     names = {"judge": "", "people": ""}
     for name in names:
@@ -237,8 +237,7 @@ def say_effect(report: CalibrationReport) -> str:
     said = [f"It {verb} {names['judge']} where people {verb[:-1]} {names['people']}."]
     if ends := levels.slope.interval:
         size = f"{number(levels.slope.value, 1)} {interval(ends.low, ends.high, 1)}"
-        gap = f"people's gap between these {len(levels.models)} models"
-        said[:0] = [f"It exaggerates {gap} {size} times." if ends.low > 1 else f"It shows {size} of {gap}."]
+        said[:0] = [f"Where people rate two models 1 point apart, it rates them {size} points apart."]
     if repeats:
         part = f"{repeats.changed / repeats.replies:.0%} of {repeats.replies} labels"
         said.append(f"Asked {repeats.times} times, it changed {part}.")
@@ -277,7 +276,10 @@ def _say_models(report: CalibrationReport) -> str:
             f"{new.tried} intervals contain the human level)."
         )
     elif count >= LEAST_MODELS:
-        unrated = f"Its precision on an unrated model cannot be measured: that takes {TRIED} rated models."
+        unrated = (
+            f"To measure its precision on an unrated model, or to correct new replies of a rated one, takes "
+            f"{TRIED} rated models; to compare two of these by new replies takes {TRIED + 1}."
+        )
     else:
         models = f"{count} rated model{'s are' if count != 1 else ' is'}"
         unrated = f"It cannot estimate an unrated model yet: {models} too few for a calibration line."
@@ -357,7 +359,7 @@ def _next_steps(report: CalibrationReport) -> list[str]:
         steps.append(f"Score with it ({command}), until {report.calibration.expires}.")
     if (missing := TRIED - _line(report).count) > 0:
         models = f"{missing} more model{'s' if missing > 1 else ''}"
-        steps.append(f"Have {noun} by {models} rated, to estimate unrated models.")
+        steps.append(f"Have {noun} by {models} rated, to estimate other models and new replies of these.")
     if report.ceiling.not_identifiable:
         steps.append(f"Have some {noun} rated by two or more people, to measure how well people agree.")
     return steps[:STEPS]

@@ -309,11 +309,13 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     if any(model.judged < LEAST_REPLIES for model in compared.models):
         yield f"Provide at least {LEAST_REPLIES} {NOUNS[unit]} of each model, to the same {prompts}."
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""
-    yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
+    is_rated = any(model.ratings for model in compared.models)
+    more, how = ("more ", "again") if is_rated else ("", "with --ratings")
+    yield f"Have people rate {more}{NOUNS[unit]} (rate plan), then compare {how}. {needed}".rstrip()
     if not compared.has_levels:
         return
     if compared.calibration.calibration is None:
-        yield "Calibrate the judge with human ratings; without them the best verdict is 'probably better'."
+        yield "Calibrate the judge with human ratings: the judge alone gives at most 'probably better'."
     elif not compared.are_variants and not compared.baselines and not compared.unresponsive:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]

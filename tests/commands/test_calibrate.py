@@ -178,6 +178,8 @@ def test_score_corrects_by_a_calibration_and_bounds_what_leaves_its_range(fitted
         done.stdout.split()
     )
     assert f"calibration {calibration.digest[:12]} applies" in done.stdout
+    compared = json.loads(run("compare", "new", "--json", code=0).stdout)
+    assert compared["calibration"]["digest"] == calibration.digest, "the one of the run"
 
 
 def test_a_calibration_that_expired_is_refused_with_code_4(fitted: Path) -> None:
