@@ -1,18 +1,20 @@
 """`calibration.json`: the fitted calibration of one judge, the ratings behind it, and its expiry date."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from empathy_judge.calibration.estimate import THESE_RATERS_ONLY, Estimate, Population
+import numpy as np
+
+from empathy_judge.calibration.estimate import THESE_RATERS_ONLY, Estimate, Floats, Population
 from empathy_judge.calibration.shares.transport import CalibratedModels
 from empathy_judge.data.errors import StaleCalibration, UserError
 from empathy_judge.data.files import digest_json, read_sealed, write_sealed
 from empathy_judge.data.rated_range import RatedRange
-from empathy_judge.data.records import LABELS, to_plain
+from empathy_judge.data.records import LABELS, LEAST_PROBABILITY, Judgment, to_plain, with_probabilities
 from empathy_judge.data.rubric import Rubric
 from empathy_judge.data.tables import first_problem
 
@@ -58,6 +60,32 @@ class RatedReplies:
     shares: Mapping[str, Mapping[str, float | None]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingMap:
+    """A map of a judge's probabilities to ratings; the logit of each label is linear in `map_inputs`."""
+
+    weights: tuple[tuple[float, ...], ...]  # (labels, inputs)
+    constants: tuple[float, ...]
+
+    def apply(self, inputs: Floats) -> Floats:
+        """Return the mapped probabilities, (rows, labels)."""
+        logits = inputs @ np.array(self.weights).T + np.array(self.constants)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def map_inputs(judgments: Sequence[Judgment]) -> Floats | None:
+    """Return log P(Okay)/P(Bad), log P(Good)/P(Bad) and the log of the words; None where one is unknown."""
+    rows = []
+    for item in judgments:
+        given, words = item.probabilities or {}, (item.features or {}).get("words")
+        if {*given} != {*LABELS} or words is None:
+            return None
+        bad, *others = (max(given[label], LEAST_PROBABILITY) for label in LABELS)
+        rows.append([*(other / bad for other in others), max(1, words)])
+    return np.asarray(np.log(np.array(rows)))
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots, for the cached digest
 class Calibration:
     """A fitted calibration of one judge; it expires `days` after it was `created`."""
@@ -77,6 +105,7 @@ class Calibration:
     population: Population = "general"  # fewer than four raters do not represent people
     source: str = ""  # of data that are not a run and ratings
     rated: Mapping[str, RatedReplies] = field(default_factory=dict)  # for when the same are scored again
+    rating_map: RatingMap | None = None  # applied to the judge's probabilities before anything else
 
     @cached_property
     def digest(self) -> str:
@@ -144,8 +173,24 @@ def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> st
     return None
 
 
+def map_judgments(calibration: Calibration | None, judgments: Iterable[Judgment]) -> Iterator[Judgment]:
+    """Yield the judgments by the calibration's map; as they are without a map, or the inputs for it.
+
+    Runs store the judge's own probabilities. Whatever applies a calibration to them maps them here first.
+    """
+    rating_map = calibration.rating_map if calibration else None
+    for item in judgments:
+        inputs = map_inputs([item]) if rating_map else None
+        if rating_map and inputs is not None:
+            item = with_probabilities(item, dict(zip(LABELS, rating_map.apply(inputs)[0], strict=True)))
+        yield item
+
+
 def _content(calibration: Calibration) -> dict[str, Any]:
-    return {"format": FORMAT, **to_plain(calibration)}
+    plain = to_plain(calibration)
+    if calibration.rating_map is None:  # such files are as they were before there were maps
+        del plain["rating_map"]
+    return {"format": FORMAT, **plain}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +246,8 @@ def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date)
         f"calibration {calibration.digest[:12]} applies ({calibration.count:,} ratings,"
         f" {len(calibration.models)} models; expires {calibration.expires})"
     )
+    if calibration.rating_map is not None:
+        note += "; probabilities are mapped to its ratings"
     # A day of grace: it may have been made in an eastern time zone, or before a clock was put back.
     if today < calibration.created - timedelta(days=1):
         note += f"; it was made on {calibration.created}, after {today}, and is used for that date too"

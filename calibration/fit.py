@@ -22,6 +22,7 @@ from empathy_judge.calibration.bias import Disagreements, Finding, audit, respon
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Population
 from empathy_judge.calibration.pairing import Paired, labels_from_probabilities, pair
 from empathy_judge.calibration.proportional_odds import folds_of, held_out
+from empathy_judge.calibration.rating_map import MapTrial, try_map
 from empathy_judge.calibration.shares.model_table import ModelFit, fit_models, rated_models
 from empathy_judge.calibration.shares.tally import replies_by_model
 from empathy_judge.calibration.shares.transport import recorded_deviation
@@ -123,6 +124,7 @@ class CalibrationReport:
     ceiling: Ceiling
     runs: tuple[RunRow, ...]  # the judge, those it was compared with, baselines and people
     reliability: Reliability | None
+    map_trial: MapTrial | None
     models: ModelFit
     independent_judges: float  # that the judges amount to, by the correlation of their errors on models
     repeats: Repeats | None  # where the judge was asked again
@@ -176,9 +178,12 @@ def calibrate(
     judged, paired, names = judges[0], pairs[0], [item.name for item in judges]
     identity = JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric)
     is_same = shipped is not None and misfit(shipped, identity, today=date.today()) is None
+    rng = np.random.default_rng(options.seed)
+    trial, mapped = try_map(paired, judged.judgments, rng=rng, draws=options.draws)
+    rating_map = trial.rating_map if trial else None
     model_fit = fit_models(
-        rated_models(paired, judged.judgments),
-        shipped.calibrated_models if shipped and is_same else None,
+        rated_models(paired, mapped),
+        shipped.calibrated_models if shipped and is_same and not rating_map else None,
         deviation=recorded_deviation()[0] if judged.is_language_model else None,
     )
     rated = set(paired.id.tolist())
@@ -193,6 +198,7 @@ def calibrate(
         ),
         judgments=judged.judgments,
     )
+    calibration = replace(calibration, rating_map=rating_map)
     agreements = [_agree(item, options) for item in pairs]
     agreed, rows = agreements[0], list(map(_judge_row, judges, agreements))
     people = ceiling(paired, rng=np.random.default_rng(options.seed), draws=options.draws)
@@ -236,6 +242,7 @@ def calibrate(
             _people_row(people),
         ),
         reliability=_reliability(paired),
+        map_trial=trial,
         models=model_fit,
         independent_judges=independent_judges([item.levels for item in agreements]),
         repeats=repeats,

@@ -24,6 +24,7 @@ from empathy_judge.data.readers.chat_turns import is_answering
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
 GOOD_ABOVE: Final = 0.55  # of the thresholds tried, labels agreed best with held-out ratings by this one
+LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits, so a 0 can be anything below this
 EMPATHY: Final = "empathy"  # the default dimension of ratings
 EMOTIONS: Final = tuple(
     "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
@@ -192,10 +193,15 @@ def label_of(probabilities: Mapping[str, float]) -> str:
 
 def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
     """Return the judgment that follows from a probability for every label."""
+    return with_probabilities(_judgment(exchange), probabilities)
+
+
+def with_probabilities(judgment: Judgment, probabilities: Mapping[str, float]) -> Judgment:
+    """Return the judgment with these probabilities, and with the score and the label that follow."""
     rounded = {label: round(float(probabilities[label]), 6) for label in LABELS}
     bad, okay, good = rounded.values()
     score = round(bad + 2 * okay + 3 * good, 6)
-    return _judgment(exchange, label=label_of(rounded), probabilities=rounded, score=score)
+    return replace(judgment, label=label_of(rounded), probabilities=rounded, score=score)
 
 
 def unscored(exchange: Exchange, reason: str) -> Judgment:

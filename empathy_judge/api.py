@@ -26,10 +26,10 @@ from empathy_judge.data.judgments import parse_scale
 from empathy_judge.data.rating_files.sheet import SheetOptions
 from empathy_judge.data.runs import OnProgress
 from empathy_judge.data.storage import Columns, check_source, find_sources
-from empathy_judge.data.tables import notice_unit
+from empathy_judge.data.tables import notice_unit, to_row
 from empathy_judge.judge.base import AUTO, DEFAULT, DEVICE, WEIGHTS, Judge, load_judge
 from empathy_judge.judge.budget import Budget
-from empathy_judge.judge.scoring import ScoringRequest, plan_scoring, score_file, start_afresh
+from empathy_judge.judge.scoring import ScoringRequest, plan_scoring, read_mapped, score_file, start_afresh
 from empathy_judge.reports.calibration.calibration_page import plain_report
 from empathy_judge.reports.comparison.comparison_page import compared_runs_row
 from empathy_judge.reports.progress import progress
@@ -89,8 +89,7 @@ class ScoredRun(ResultTable):
     def judgments(self) -> list[dict[str, Any]]:
         """Return the judgment of every reply in the order of the input, with a column for each label."""
         assert self.folder is not None
-        lines = (self.folder / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [row | (row.pop("probabilities") or {}) for row in map(json.loads, lines)]
+        rows = [row | (row.pop("probabilities") or {}) for row in map(to_row, read_mapped(self.folder))]
         names = ("id", "model", "label", "Bad", "Okay", "Good", "score", "unscored", "flag")
         return [{name.lower(): row.get(name) for name in names} for row in rows]
 

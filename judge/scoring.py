@@ -193,8 +193,13 @@ class SummarizedRun(runs.FinishedRun):
         return self.summary.models
 
     def judgments(self) -> Iterator[Judgment]:
-        """Yield the judgments in the order of the input."""
-        return tables.read_judgments(self.folder / "judgments.jsonl")
+        """Yield the judgments in the order of the input, mapped if the calibration has a map."""
+        return read_mapped(self.folder)
+
+
+def read_mapped(run: Path) -> Iterator[Judgment]:
+    """Yield the judgments of a run, mapped if its calibration has a map."""
+    return artifact.map_judgments(artifact.read_saved(run), tables.read_judgments(run / "judgments.jsonl"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,9 +502,10 @@ def find_responses(request: ScoringRequest, ids: Iterable[str]) -> list[Exchange
 
 
 def explain_responses(exchanges: Sequence[Exchange], judge: Judge, run: SummarizedRun) -> list[Explanation]:
-    """Explain the score of each reply; the run's own judgments are those of the whole replies."""
+    """Explain the judge's own score of each reply; the run has the judgments of the whole replies."""
     ids = {exchange.id for exchange in exchanges}
-    whole = {item.id: item for item in run.judgments() if item.id in ids} if ids else {}
+    own = tables.read_judgments(run.folder / "judgments.jsonl") if ids else ()
+    whole = {item.id: item for item in own if item.id in ids}
     return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
 
 
@@ -515,7 +521,7 @@ def summarize(
     """Return the summary of the judgments that `read` gives, as often as it is called; and their cost."""
     tally, flags, cost = Tally(), Flags(), 0.0
     outside_count = OutsideCount(judge.rated, calibrated.covers)
-    for judgment in read():
+    for judgment in artifact.map_judgments(calibrated.calibration, read()):
         tally.add(judgment)
         flags.add(judgment)
         outside_count.add(judgment.features if judgment.unscored is None else None)

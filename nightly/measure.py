@@ -253,7 +253,7 @@ def _judged(model: str, responses: Path, run: SummarizedRun, setup: NightSetup) 
         item = by_id.get(exchange.id)
         if item is None or item.flag is not None:  # those are for people to read
             continue
-        parts = explain(setup.judge, exchange, whole=item).parts if item.id in marked else ()
+        parts = explain(setup.judge, exchange).parts if item.id in marked else ()
         prompt, response = write_talk(exchange) if is_whole else (exchange.prompt, exchange.response)
         yield JudgedResponse(
             model=model,

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from empathy_judge.calibration.bootstrap import Statistic, ratio
 from empathy_judge.calibration.cluster import MIN_COUNT, clustered_share
 from empathy_judge.calibration.estimate import UNDEFINED, Estimate, Floats, Integers
+from empathy_judge.data.records import LEAST_PROBABILITY
 
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
-LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits, so a 0 can be anything below this
 BINS: Final = 10
 LEAST_MINORITY: Final = 10  # labels other than the commonest; with fewer a kappa is decided by a handful
 CHANCE_CORRECTED: Final = {"qwk", "qwk_matched", "alpha_ordinal"}

@@ -162,6 +162,9 @@ def compare(request: ComparisonRequest, *, today: date) -> ComparedRuns | RatedC
 def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     """Compare judged models with each other, or with the baselines alone where there are any."""
     runs = read_judged_runs(request.paths, request.labels)
+    choice = judged_models.find_calibration_of_runs(
+        runs, request.calibration, weights=request.weights, today=today
+    )
     sheet = RatingSheet(ratings=())
     if request.ratings:
         unique = make_ids_unique([run.judged for run in runs], [run.label for run in runs])
@@ -169,15 +172,12 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         judgments = [item for run in runs for item in run.judged.judgments]
         reading = replace(request.reading or SheetOptions(), dimension=runs[0].judged.dimension)
         sheet = read_people(request.ratings, reading, judgments=judgments, exchanges=request.exchanges)
-    everyone = judged_models.judged_models(runs, sheet.ratings)
+    everyone = judged_models.judged_models(runs, sheet.ratings, choice.calibration)
     models = {name: everyone[name] for name in choose_models([*everyone], request)}
     baselines: list[JudgedModel | PublishedModel] = [
         published_models.published(name) if is_published(name) else everyone[name]
         for name in dict.fromkeys(request.baselines)
     ]
-    choice = judged_models.find_calibration_of_runs(
-        runs, request.calibration, weights=request.weights, today=today
-    )
     models, settings = _apply(choice.calibration, models, request, runs[0].judged)
     levels = sorted(  # by the share of Good, the largest first; those without one last
         (judged_models.compared_level(model, settings) for model in models.values()),
@@ -233,7 +233,8 @@ def compare_judgments(
 ) -> tuple[Difference, ...]:
     """Compare the models of one judge's judgments with one of them."""
     judged = Judged(name="", judgments=tuple(judgments), is_language_model=is_language_model)
-    models = judged_models.judged_models([JudgedRun(folder=Path(), label="", judged=judged, summary={})])
+    run = JudgedRun(folder=Path(), label="", judged=judged, summary={})
+    models = judged_models.judged_models([run], (), choice.calibration)
     if baseline not in models:
         raise UserError(f"no model {baseline!r} in these judgments; known: {', '.join(models)}")
     request = ComparisonRequest(paths=(), max_drop=max_drop)

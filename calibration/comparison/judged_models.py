@@ -233,7 +233,9 @@ def name_models(runs: Sequence[tuple[str, Collection[str]]]) -> list[dict[str, s
     ]
 
 
-def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
+def judged_models(
+    runs: Sequence[JudgedRun], ratings: Sequence[Rating], calibration: artifact.Calibration | None
+) -> dict[str, JudgedModel]:
     """Return every model of every run, by the names that `name_models` gives."""
     names = name_models([(run.label, {item.model for item in run.judged.judgments}) for run in runs])
     by_id: dict[str, list[Rating]] = {}
@@ -246,7 +248,7 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
         rows = run.summary.get("models", ())
         fits = {row["model"]: PromptFit.from_dict(row["fit"]) for row in rows if row.get("fit")}
         by_model: dict[str, list[Judgment]] = {}
-        for judgment in run.judged.judgments:
+        for judgment in artifact.map_judgments(calibration, run.judged.judgments):
             judgments = by_model.setdefault(judgment.model, [])
             if judgment.flag is None:  # the others are for people to read
                 judgments.append(judgment)

@@ -222,6 +222,8 @@ def models_section(report: CalibrationReport) -> Section:
         "The judge's shares are corrected with human ratings of the model if there are any, otherwise with "
         "the calibration line through rated models. No level is given if that line does not apply."
     ]
+    if report.calibration.rating_map:
+        text.append("The judge's own shares are mapped to these ratings first.")
     text += [f"{item.warning}." for item in report.models.rows if item.warning]
     if refused:
         text.append(f"No level is given for {listed(refused)}; the table has the reason.")

@@ -238,6 +238,11 @@ def say_effect(report: CalibrationReport) -> str:
     if ends := levels.slope.interval:
         size = f"{number(levels.slope.value, 1)} {interval(ends.low, ends.high, 1)}"
         said[:0] = [f"Where people rate two models 1 point apart, it rates them {size} points apart."]
+    if trial := report.map_trial:
+        gain = f"{'+' * (trial.gain.value > 0)}{show(trial.gain)}"
+        outcome = "applied" if trial.rating_map else "not certain, not applied"
+        levels_said = f"Spearman {number(trial.judge)} to {number(trial.mapped)} ({gain})"
+        said.append(f"Map to these ratings: {levels_said}, {outcome}.")
     if repeats:
         part = f"{repeats.changed / repeats.replies:.0%} of {repeats.replies} labels"
         said.append(f"Asked {repeats.times} times, it changed {part}.")

@@ -15,6 +15,7 @@ from sklearn import metrics
 from empathy_judge.calibration.agreement import metrics as ours
 from empathy_judge.calibration.bootstrap import Statistic, mean_of, value_of
 from empathy_judge.calibration.estimate import Floats
+from empathy_judge.data.records import LEAST_PROBABILITY
 
 _ = np.nan
 
@@ -97,7 +98,7 @@ METRICS = {  # our statistic, and the library's value
     "log_loss": (
         lambda rows: mean_of(ours.log_losses(rows.rating, rows.probabilities)),
         lambda rows: metrics.log_loss(
-            rows.rating, np.maximum(rows.probabilities, ours.LEAST_PROBABILITY), labels=rows.scale
+            rows.rating, np.maximum(rows.probabilities, LEAST_PROBABILITY), labels=rows.scale
         ),
     ),
 }
