@@ -58,6 +58,7 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_real_answers": reference_tables.real_answers,
         "table_recorded_modes": reference_tables.recorded_modes,
         "table_recorded_levels": reference_tables.recorded_levels,
+        "table_grade_agreement": reference_tables.grade_agreement,
         "table_level_errors": reference_tables.level_errors,
     }
 

@@ -23,6 +23,7 @@ from empathy_judge.nightly.measure import LLM_ANCHORS
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
 ANSWERS: Final = Path(__file__).parents[1] / "figures" / "answers.json"
 RECORDED_JUDGES: Final = ANSWERS.with_name("recorded_judges.json")
+GRADE_AGREEMENT: Final = ANSWERS.with_name("grade_agreement.json")
 
 
 @cache

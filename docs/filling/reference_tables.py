@@ -29,7 +29,7 @@ from empathy_judge.judge.llm.endpoint import Endpoint
 from empathy_judge.judge.llm.judge_prompt import MODES
 from empathy_judge.training.cross_validation import SETS_APART, read_rows
 from empathy_judge.training.held_out import expected_scores
-from filling.figures import JUDGE, answers, card, evaluation, recorded_judges
+from filling.figures import GRADE_AGREEMENT, JUDGE, answers, card, evaluation, recorded_judges
 
 PROMPT_FIT: Final = Path(__file__).parents[1] / "figures" / "prompt_fit.json"
 PYTHON: Final = ("score", "compare", "calibrate", "ScoredRun", "ResultTable", "JudgeClient")
@@ -499,6 +499,18 @@ def _recorded_rows() -> tuple[dict[tuple[str, str], dict[str, Any]], list[str], 
     rows = {(row["mode"], row["set"]): row for row in recorded_judges()["modes"]}
     modes = [mode for mode in MODES if any(mode == each for each, _ in rows)]
     return rows, list(RECORDED_SETS), modes
+
+
+def grade_agreement() -> str:
+    """Return how a language model's grades of real replies agree with people and with each other."""
+    found = json.loads(GRADE_AGREEMENT.read_text(encoding="utf-8"))
+    pairs = ("earlier and people", "first and people", "second and people", "second and first")
+    rows = [
+        [name, *(f"{show(row[each])} ({row[each]['n']:,})" if each in row else "" for each in pairs)]
+        for name, row in found.items()
+    ]
+    heads = ("one at a time", "in context", "in context, second wording", "both wordings")
+    return table(["set", *heads], rows)
 
 
 def nightly_keys() -> str:

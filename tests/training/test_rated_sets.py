@@ -1,10 +1,13 @@
 """Rated sets: what is one item, whose word is its rating, and which texts two sets share."""
 
+import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from made_sets import write_external_sets
 from repository import SHARED, dataset
+from scipy.stats import spearmanr
 
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.readers.conversations import split_conversation
@@ -88,3 +91,24 @@ def test_all_of_judging_empathys_epitome_is_in_epitome():
     small, large = (read_rated_set(name, SHARED) for name in ("judging-empathy/epitome", "epitome"))
     assert drop_shared(small, large) == []
     assert len(drop_shared(large, small)) == 3023 - 51
+
+
+def test_written_texts_and_grades_in_context_are_as_the_docs_say():
+    lines = (rated_sets.RECIPES / "written_replies.jsonl").read_text("utf-8").splitlines()
+    by_kind: dict[str, list[tuple[float, float, int]]] = {}
+    for prompt in map(json.loads, lines):
+        for reply in prompt["replies"]:
+            one, other = reply["grades"]
+            assert reply["score"] == (one + other) / 2
+            by_kind.setdefault(prompt["kind"], []).append((one, other, len(reply["text"].split())))
+    assert len(lines) == 430 and sum(map(len, by_kind.values())) == 2170
+    assert list(by_kind) == ["facts", "long", "short", "harm", "shells"]
+    for graded in by_kind.values():
+        one, other, words = np.array(graded).T
+        assert np.corrcoef(one, other)[0, 1] > 0.98 and 0 < spearmanr(words, one + other).statistic < 0.16
+    shells = (rated_sets.RECIPES / "shells.jsonl").read_text("utf-8").splitlines()
+    words = [len(f"{each['before']} {each['after']}".split()) for each in map(json.loads, shells)]
+    assert len(words) == 110 and min(words) >= 40 and max(words) <= 255
+    graded = json.loads((rated_sets.RECIPES / "grades_in_context.json").read_text("utf-8"))
+    assert len(graded["first"]) == 28_108 and graded["wordings"].keys() == {"first", "second"}
+    assert all(0 <= score <= 100 for name in ("first", "second") for score in graded[name].values())
