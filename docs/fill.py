@@ -51,6 +51,7 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_open_relevance": reference_tables.open_relevance,
         "table_open_fresh_texts": partial(reference_tables.fresh_texts, reference_tables.OPEN_FRESH_TEXTS),
         "table_external_sets": external_figures.external_sets,
+        "table_outside_texts": external_figures.outside_texts,
         "table_prompt_fit": reference_tables.prompt_fit,
         "table_simulated_answers": reference_tables.simulated_answers,
         "table_verdicts_by_gap": reference_tables.verdicts_by_gap,

@@ -1,6 +1,7 @@
 """Shipped judges on texts that no training reads: rated sets that it refuses, and replies written afterwards.
 
-Each judge predicts them once. Its predictions are kept, without texts.
+Each judge predicts them once. Its predictions are kept, without texts. Figures on outside authors' texts,
+which are not at hand, are carried over in a file that names their source.
 """
 
 import json
@@ -9,6 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from empathy_judge.calibration.cluster import NORMAL, wilson_interval
 from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import digest_json
 from empathy_judge.data.records import LABELS, Exchange, to_plain
@@ -20,6 +24,7 @@ from filling.figures import JUDGE, card
 from filling.reference_tables import LARGE, OPEN, table
 
 FILE: Final = Path(__file__).parents[1] / "figures" / "external_sets.json"
+OUTSIDE_TEXTS: Final = FILE.with_name("outside_texts.json")
 JUDGES: Final = (DEFAULT, LARGE)
 OPEN_NAME: Final = "classifier-open"  # whose weights are not included
 NOT_MEASURED: Final = "The shipped judges have not been measured on them yet."
@@ -89,6 +94,20 @@ def external_sets() -> str:
             rows.append([item["set"], f"{item['items']:,}", name, *cells, tau])
     heads = ["set", "replies", "scored by", "Spearman", "AUC of the lowest-rated fifth", "tau over systems"]
     return table(heads, rows) if rows else NOT_MEASURED
+
+
+def outside_texts() -> str:
+    """Return the carried figures of replies by outside authors."""
+    rows = []
+    for row in json.loads(OUTSIDE_TEXTS.read_text(encoding="utf-8"))["rows"]:
+        if "of" in row:
+            share, count = row["count"] / row["of"], np.array(row["of"])
+            low, high = wilson_interval(np.array(share), count, NORMAL)
+            cell = f"{100 * share:.0f}% [{100 * low:.0f}, {100 * high:.0f}] ({row['count']} of {count})"
+        else:
+            cell = show(row["measured"]) if "measured" in row else row["text"]
+        rows.append([row["what"], cell])
+    return table(["replies by outside authors", "measured"], rows)
 
 
 def measure_fresh_texts(path: Path, names: Sequence[str], out: Path) -> None:

@@ -1,5 +1,6 @@
 """The README and the pages: paths, links, names and figures in them exist and are current."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -125,6 +126,22 @@ def test_the_readme_quotes_the_card(fill: ModuleType) -> None:
     assert f"**{figures['error_printed']} points**" in text
     kappa = fill.figures.evaluation("raters-apart")["per_response"]["label_qwk"]["value"]
     assert f"**{kappa:.2f}**" in text
+
+
+def test_figures_on_outside_texts_name_their_source_and_the_version_that_was_measured(
+    fill: ModuleType,
+) -> None:
+    carried = json.loads(fill.external_figures.OUTSIDE_TEXTS.read_text(encoding="utf-8"))
+    shipped = json.loads((fill.figures.JUDGE / "calibration.json").read_text(encoding="utf-8"))["version"]
+    page = (DOCS / "trust.md").read_text(encoding="utf-8")
+    assert carried["source"] and fill.external_figures.outside_texts() in page
+    assert f"`{carried['version']}`" in page and f"`{shipped}`" in page, "name both where they differ"
+    assert page.index("table_outside_texts") < page.index("table_fresh_texts")
+    marks = carried["injection_marks"]
+    for path in (ROOT / "SECURITY.md", DOCS / "how-to" / "judges.md"):
+        text = path.read_text(encoding="utf-8")
+        assert f"{marks['unmarked']} of {marks['injections']} injections" in text
+        assert f"{marks['marked']} of {marks['honest']} honest texts" in text
 
 
 def test_the_base_of_every_shipped_network_and_teacher_is_named(fill: ModuleType) -> None:
