@@ -1,10 +1,13 @@
-"""The commands `rate plan`, `open`, `export`, `collect`, `status` and `next`: ratings from people, blind."""
+"""The commands `rate plan`, `open`, `export`, `collect`, `status`, `next`, `people` and `forget`."""
 
 import json
+import re
 import socket
+from contextlib import ExitStack
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -110,35 +113,71 @@ def plan(
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Port; 0: any free one."
 )
-def open_page(folder: Path, host: str, port: int) -> None:
+@click.option("--public", is_flag=True, help="One link for all; each person gets the next free place.")
+@click.option("--id-key", default="", metavar="NAME", help="Read the person's id from this key of the link.")
+@click.option("--consent", type=FILE, metavar="FILE.md", help="Show this text before the person agrees.")
+@click.option("--instructions", type=FILE, metavar="FILE.md", help="Show this text before the first reply.")
+@click.option("--completion-code", default="", metavar="CODE", help="Show this code after the last reply.")
+@click.option("--completion-url", default="", metavar="URL", help="Link to this page after the last reply.")
+@click.option("--preview", is_flag=True, help="Try the page; nothing is written into the plan's folder.")
+def open_page(folder: Path, host: str, port: int, public: bool, preview: bool, **given: Any) -> None:
     """Serve the rating page.
 
     Prints a link for each rater; no account is needed. Every rating is saved to disk at once. You can stop
     the page with Ctrl-C and start it again: the links stay the same, and raters resume where they stopped.
 
+    With --public, it prints one link for all. A place without a rating for an hour may go to somebody else.
+
     \b
     Examples:
       empathy-judge rate open rating-plan
       empathy-judge rate open rating-plan --host 0.0.0.0
+      empathy-judge rate open rating-plan --public --id-key PROLIFIC_PID --consent consent.md
     """
     from empathy_judge.rating.collect import count_rated
-    from empathy_judge.rating.plan import read_plan
-    from empathy_judge.rating.rating_app import make_rating_app
+    from empathy_judge.rating.handouts import render_markdown
+    from empathy_judge.rating.people import read_seated
+    from empathy_judge.rating.plan import read_plan, read_texts, write_plan
+    from empathy_judge.rating.rating_app import PublicStudy, make_rating_app
     from empathy_judge.server.middleware import own_hosts
     from empathy_judge.server.process import make_server, open_socket
 
-    made = read_plan(folder)
-    with open_socket(host, port) as listening:
+    if any(given.values()) and not public:
+        raise UserError("rate open: the options of a study with one link for all need --public")
+    id_key, completion = given["id_key"], {"code": given["completion_code"], "url": given["completion_url"]}
+    if not re.match(r"https?://[^/\s]|$", completion["url"]):
+        raise UserError("--completion-url: not an address that starts with https:// or http://")
+    study = PublicStudy(
+        id_key=id_key,
+        consent=render_markdown(given["consent"]),
+        instructions=render_markdown(given["instructions"]),
+        completion={name: text for name, text in completion.items() if text},
+    )
+    made = read_seated(folder)
+    with ExitStack() as opened:
+        if preview:
+            made, original = read_plan(folder), folder
+            folder = Path(opened.enter_context(TemporaryDirectory()))
+            write_plan(made, read_texts(original, made), folder)
+        listening = opened.enter_context(open_socket(host, port))
         base = _reachable_url(listening)
 
         def say_ready() -> None:
+            if public:
+                say(f"{base}/" + (f"?{id_key}=ID" if id_key else ""))
+                return say_next("send this link to all raters; Ctrl-C stops the page, and ratings are saved")
             done = count_rated(folder, made)
             for token, rater in made.raters.items():
                 say(f"{rater.name:<10} {done[token]:>4} of {len(rater.order)}  {base}/r/{token}")
             say_next("send each rater one of these links; Ctrl-C stops the page, and ratings are saved")
 
-        app = make_rating_app(folder, hosts=own_hosts(host), on_ready=say_ready)
+        # A proxy passes on the name of its own host.
+        hosts = None if public else own_hosts(host)
+        app = make_rating_app(folder, hosts=hosts, on_ready=say_ready, study=study if public else None)
         make_server(app).run(sockets=[listening])
+        if preview:
+            return say_next("this was a preview; to let people rate, open the page without --preview")
+    made = read_seated(folder)
     done = count_rated(folder, made)
     say(f"{sum(done.values())} of {made.count_ratings()} rated", err=True)
     say_next("to collect the ratings", "rate", "collect", folder)
@@ -314,6 +353,48 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     else:
         people = max([pair.people or 0 for pair in found if not pair.more], default=0)
         say_next(*made.next_step(folder, rated, people=people))
+
+
+@rate.command()
+@click.argument("folder", type=FILE, default=options.RATING_PLAN, metavar="PLAN")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def people(folder: Path, as_json: bool) -> None:
+    """List the ids of a public study, to approve or to refuse.
+
+    Prints the verdict, the id and the reason for each.
+
+    \b
+    Example:
+      empathy-judge rate people rating-plan
+    """
+    from empathy_judge.rating.collect import review_people
+
+    found = review_people(folder)
+    if as_json:
+        rows = [{"id": key, "verdict": verdict, "reason": why} for key, (verdict, why) in found.items()]
+        return click.echo(json.dumps(rows, indent=2))
+    for key, (verdict, why) in found.items():
+        say(f"{verdict:<10}  {key}  {why}".rstrip())
+
+
+@rate.command()
+@click.argument("folder", type=FILE, metavar="PLAN")
+@click.argument("identity", metavar="ID")
+def forget(folder: Path, identity: str) -> None:
+    """Delete the answers and the id of one person.
+
+    Deletes them from all files of the plan. Stop the page first; the place is then free for somebody else.
+
+    \b
+    Example:
+      empathy-judge rate forget rating-plan 5f1d7a2b
+    """
+    from empathy_judge.rating.collect import forget_person
+    from empathy_judge.rating.journal import lock_plan
+
+    with lock_plan(folder):
+        deleted = forget_person(folder, identity)
+    say(f"{folder}: the id and {deleted} answers are deleted; copies elsewhere are not")
 
 
 @rate.command("next")

@@ -153,6 +153,36 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+class LineFile:
+    """A file of JSON lines that grows; a line is on the disk before `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with disk_errors(path):
+            # Unbuffered, so that a line that a full disk refused does not come with the next one.
+            self._file = open(path, "ab", buffering=0, opener=without_links)  # noqa: SIM115 (kept open)
+            # A torn line was never acknowledged.
+            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
+            sync(path.parent)
+
+    def append(self, line: str) -> None:
+        """Add a line."""
+        content = line.encode() + b"\n"
+        with disk_errors(self._path):
+            end = self._path.stat().st_size
+            try:
+                if self._file.write(content) != len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._file.fileno())
+            except OSError:
+                os.truncate(self._path, end)
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Turn an error of the disk into one that names the path and the fix."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from empathy_judge.calibration.comparison.stop_rule import CrossedRatings
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import LONGEST_REASON, disk_errors, parse_json, replacing
+from empathy_judge.data.files import LONGEST_REASON, parse_json, write_texts
 from empathy_judge.data.judgments import position_on
 from empathy_judge.data.rating_files.scales import as_label
 from empathy_judge.data.readers.file_formats import read_whole
@@ -24,8 +24,9 @@ from empathy_judge.data.records import LABELS, to_plain
 from empathy_judge.data.storage import SUFFIXES
 from empathy_judge.data.tables import write_rows
 from empathy_judge.rating.handouts import ANSWERS, sheet_row
-from empathy_judge.rating.journal import Entry, read_entry, read_journal
-from empathy_judge.rating.plan import FORMAT, RatingPlan, Texts, read_plan, read_texts
+from empathy_judge.rating.journal import JOURNAL_FILE, Entry, read_entry, read_journal
+from empathy_judge.rating.people import PEOPLE_FILE, read_people, read_seated
+from empathy_judge.rating.plan import FORMAT, RatingPlan, Texts, read_texts
 
 RATINGS_FILE: Final = "ratings.jsonl"
 CONSISTENCY_FILE: Final = "consistency.json"
@@ -53,6 +54,7 @@ class Collected:
     found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
     problems: list[str] = field(default_factory=list)  # files and rows set aside
     changed: list[str] = field(default_factory=list)  # ratings with two labels
+    left: set[str] = field(default_factory=set)  # names of people whose places others have now
     again: int = 0  # duplicates
 
     def add(self, token: str, entry: Entry, where: str) -> None:
@@ -94,8 +96,7 @@ class Collected:
     @property
     def repeats(self) -> tuple[int, int]:
         """The number of repeated replies with the same label both times, and the number of all."""
-        pairs = [pair for rater in self.consistency.values() for pair in rater.repeats.values()]
-        return sum(first == again for first, again in pairs), len(pairs)
+        return _count_repeats(to_plain(self.consistency))
 
     def _consistency(self, token: str) -> RaterConsistency:
         order, items, found = self.plan.raters[token].order, self.plan.items, self.found[token]
@@ -120,8 +121,9 @@ class Collected:
 
 def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
     """Join the journal of a plan and the returned files, in any order and with duplicates."""
-    plan = read_plan(folder)
+    plan = read_seated(folder)
     collected = Collected(plan, read_texts(folder, plan))
+    collected.left = {person.name for person in read_people(folder) if person.token not in plan.raters}
     for token, entry in read_journal(folder, plan):
         if entry.label is None:
             collected.found[token].pop(entry.index, None)
@@ -257,7 +259,7 @@ def read_collected(folder: Path) -> list[dict[str, Any]]:
 
 def find_missing(collected: Collected, folder: Path) -> list[str]:
     """Return raters of an earlier collection that are not in this one, whose ratings would be lost."""
-    present = {row["rater"] for row in collected.rows}
+    present = {row["rater"] for row in collected.rows} | collected.left
     before = dict.fromkeys(row["rater"] for row in read_collected(folder))
     return [name for name in before if name not in present]
 
@@ -266,17 +268,26 @@ def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:
     """Write ratings and consistency into the plan's folder."""
     ratings, consistency = folder / RATINGS_FILE, folder / CONSISTENCY_FILE
     write_rows(ratings, collected.rows)
-    same, pairs = collected.repeats
-    told = {"repeated": pairs, "same": same, "raters": to_plain(collected.consistency)}
-    with disk_errors(consistency), replacing(consistency) as partial:
-        partial.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    _write_consistency(folder, to_plain(collected.consistency))
     return ratings, consistency
+
+
+def _write_consistency(folder: Path, raters: Mapping[str, Any]) -> None:
+    same, pairs = _count_repeats(raters)
+    told = {"repeated": pairs, "same": same, "raters": raters}
+    write_texts({CONSISTENCY_FILE: json.dumps(told, indent=1, ensure_ascii=False) + "\n"}, folder)
+
+
+def _count_repeats(raters: Mapping[str, Any]) -> tuple[int, int]:
+    pairs = [pair for rater in raters.values() for pair in rater["repeats"].values()]
+    return sum(first == again for first, again in pairs), len(pairs)
 
 
 def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path]) -> CrossedRatings:
     """Return the ratings of journal, files and an earlier collection, with the chances of the plan."""
-    rows = {(row["rater"], row["id"]): row for row in read_collected(folder)}
-    rows |= {(row["rater"], row["id"]): row for row in collect(folder, files).rows}
+    now = collect(folder, files)
+    rows = {(row["rater"], row["id"]): row for row in read_collected(folder) if row["rater"] not in now.left}
+    rows |= {(row["rater"], row["id"]): row for row in now.rows}
     chance = {item.id: item.chance for item in plan.items.values()}
     taken = [row for row in rows.values() if row["id"] in chance]
     return CrossedRatings(
@@ -286,6 +297,41 @@ def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path]) -> C
         value=np.array([float(row["rating"] == LABELS[-1]) for row in taken]),
         chance=np.array([chance[row["id"]] for row in taken]),
     )
+
+
+def review_people(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return for each id of a public study a verdict (approve, refuse or unfinished) and its reason."""
+    found, verdicts = collect(folder), dict[str, tuple[str, str]]()
+    for person in read_people(folder):
+        rated, rater = len(found.found[person.token]), found.plan.raters.get(person.token)
+        if rater is None:
+            verdicts[person.id] = "refuse", "left for an hour; another person has the place"
+        elif rated < len(rater.order):
+            verdicts[person.id] = "unfinished", f"{rated} of {len(rater.order)} rated"
+        else:
+            verdicts[person.id] = "approve", ""
+    return verdicts
+
+
+def forget_person(folder: Path, identity: str) -> int:
+    """Delete a person's answers and id from the files of a plan; return the number of lines of answers."""
+    gone = [person for person in read_people(folder) if person.id == identity]
+    if not gone:
+        raise UserError(f"{folder}: nobody has the id {identity!r}; `rate people` lists all")
+    tokens, names = {person.token for person in gone}, {person.name for person in gone}
+    if (folder / CONSISTENCY_FILE).exists():
+        told = json.loads((folder / CONSISTENCY_FILE).read_text(encoding="utf-8"))
+        raters = {name: rater for name, rater in told["raters"].items() if name not in names}
+        _write_consistency(folder, raters)
+    # The id comes last, so that a command that was killed can be run again.
+    deleted = 0
+    for path in (folder / name for name in (RATINGS_FILE, JOURNAL_FILE, PEOPLE_FILE)):
+        *lines, _ = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+        rows = [json.loads(line) for line in lines]
+        kept = [row.get("token") not in tokens and row.get("rater") not in names for row in rows]
+        write_texts({path.name: "".join(f"{line}\n" for line in compress(lines, kept))}, folder)
+        deleted += kept.count(False) if path.name == JOURNAL_FILE else 0
+    return deleted
 
 
 def count_rated(folder: Path, plan: RatingPlan) -> dict[str, int]:

@@ -11,6 +11,7 @@ from string import Template
 from typing import Any, Final
 
 from empathy_judge import reports, server
+from empathy_judge.data.errors import UserError
 from empathy_judge.data.files import LONGEST_REASON, disk_errors, replacing, write_texts
 from empathy_judge.data.records import CONVERSATION, NOUNS
 from empathy_judge.data.rubric import read_rubric
@@ -30,12 +31,30 @@ def page_items(plan: RatingPlan, texts: Texts, token: str) -> list[dict[str, Any
     return [{"key": key, "seconds": rating_seconds(texts[key]), **texts[key]} for key in keys]
 
 
-def rating_page(given: Mapping[str, Any], nonce: str, *, unit: str) -> str:
+def render_markdown(path: Path | None) -> str:
+    """Return a file of Markdown as HTML; HTML within it is escaped, and links run no scripts."""
+    from markdown_it import MarkdownIt
+
+    try:
+        text = path.read_text(encoding="utf-8") if path else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a text that can be read: {error}") from error
+    return str(MarkdownIt("commonmark", {"html": False}).render(text))
+
+
+def notice_page(title: str, text: str, nonce: str, *, unit: str) -> str:
+    """Return a page with a text in HTML."""
+    page = (Path(__file__).parent / "templates" / "notice.html").read_text(encoding="utf-8")
+    return Template(page).substitute(title=title, text=text, nonce=nonce, style=_parts(unit)["style"])
+
+
+def rating_page(given: Mapping[str, Any], nonce: str, *, unit: str, instructions: str = "") -> str:
     """Return the whole page; `given` is the rater's token and name, and for a file all replies."""
     is_served = bool(given.get("server"))
     return Template(_parts(unit)["page"]).substitute(
         _parts(unit),
         nonce=nonce,
+        instructions=instructions,
         connect="'self'" if is_served else "'none'",
         footer=SERVED_FOOTER if is_served else FILE_FOOTER,
         # The end of a script within a text would end this script.

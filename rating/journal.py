@@ -1,8 +1,7 @@
 """The journal of a plan: every rating and every undo, on the disk before it is acknowledged."""
 
-import errno
 import json
-import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,10 @@ from threading import Lock
 from typing import Any, Final
 
 from empathy_judge.data.errors import UserError
-from empathy_judge.data.files import LONGEST_REASON, LONGEST_TIME, disk_errors, locked, sync, without_links
+from empathy_judge.data.files import LONGEST_REASON, LONGEST_TIME, LineFile, locked
 from empathy_judge.data.records import LABELS
 from empathy_judge.data.tables import to_json
+from empathy_judge.rating.people import read_people
 from empathy_judge.rating.plan import RatingPlan
 
 JOURNAL_FILE: Final = "journal.jsonl"
@@ -30,6 +30,11 @@ class Entry:
     at: datetime | None = field(default=None, compare=False)
 
 
+def now() -> datetime:
+    """Return the time that the server writes."""
+    return datetime.now(UTC)
+
+
 class Conflict(Exception):
     """Another act was recorded at this index, such as from another tab."""
 
@@ -38,17 +43,11 @@ class Journal:
     """All acts of all raters; numbered at each index, so that an act sent again is recorded once."""
 
     def __init__(self, folder: Path, plan: RatingPlan) -> None:
-        self.path, self.plan = folder / JOURNAL_FILE, plan
         self._lock = Lock()
-        self._acts: dict[str, dict[int, list[Entry]]] = {token: {} for token in plan.raters}
+        self._acts: dict[str, dict[int, list[Entry]]] = defaultdict(dict)
         for token, entry in read_journal(folder, plan):
             self._acts[token].setdefault(entry.index, []).append(entry)
-        with disk_errors(self.path):
-            # Unbuffered, so that a line that a full disk refused does not come with the next one.
-            self._file = open(self.path, "ab", buffering=0, opener=without_links)  # noqa: SIM115 (kept open)
-            # A torn line was never acknowledged.
-            self._file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
-            sync(folder)
+        self._file = LineFile(folder / JOURNAL_FILE)
 
     def close(self) -> None:
         """Close the file."""
@@ -62,19 +61,11 @@ class Journal:
                 return
             if number != len(acts) + 1:
                 raise Conflict
-            at = datetime.now(UTC).replace(microsecond=0)
+            at = now().replace(microsecond=0)
             row: dict[str, Any] = {"token": token, "key": key, "index": entry.index, "label": entry.label}
             row |= {"reason": entry.reason} if entry.reason else {}
             row |= {"at": at.isoformat()} | ({"undo": True} if entry.label is None else {})
-            with disk_errors(self.path):
-                line, end = to_json(row).encode() + b"\n", self.path.stat().st_size
-                try:
-                    if self._file.write(line) != len(line):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                    os.fsync(self._file.fileno())
-                except OSError:
-                    os.truncate(self.path, end)
-                    raise
+            self._file.append(to_json(row))
             acts.append(replace(entry, at=at))
 
     def acts_of(self, token: str) -> dict[int, tuple[int, Entry]]:
@@ -93,11 +84,14 @@ def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
     path = folder / JOURNAL_FILE
     if not path.exists():
         return
+    left = {person.token for person in read_people(folder)} - plan.raters.keys()
     *lines, _ = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
             token = row["token"]
+            if token in left:
+                continue  # somebody else has the place now
             entry = read_entry(row, plan.raters[token].order, (*LABELS, None) if row.get("undo") else LABELS)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             problem = "not a rating of this plan; the journal may have been edited"

@@ -102,7 +102,7 @@ HEADERS: Final = [
 ]
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action '{1}'; frame-ancestors 'none'"
 )
 
 log = logging.getLogger("empathy.serve")
@@ -182,10 +182,11 @@ def own_hosts(host: str) -> frozenset[str] | None:
     return LOOPBACK | {f"[{host}]" if ":" in host else host.lower()} if is_loopback else None
 
 
-def send_page(render: Callable[[str], str]) -> Response:
+def send_page(render: Callable[[str], str], status: int = 200, *, form: str = "none") -> Response:
     """Respond with a page of which only script and style with a nonce, new for each response, run."""
     nonce = secrets.token_urlsafe(16)
-    return HTMLResponse(render(nonce), headers={"Content-Security-Policy": PAGE_POLICY.format(nonce)})
+    headers = {"Content-Security-Policy": PAGE_POLICY.format(nonce, form)}
+    return HTMLResponse(render(nonce), status, headers)
 
 
 def place_of(error: BaseException) -> str:

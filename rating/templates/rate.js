@@ -128,6 +128,7 @@ async function send() {
     if (answer.status === 200) {
       forget(key);
       delay = 0;
+      complete(answer.body.completion);
     } else if (answer.status === 409) { // another tab was first: the rating on the server counts
       for (const [other, act] of [...waiting]) if (act.index === at) forget(other);
       adopt(answer.body);
@@ -149,8 +150,17 @@ async function send() {
 function adopt(state) {
   if (state.items) items = state.items;
   acts = new Map(state.acts.map((one) => [one.index, one]));
+  complete(state.completion);
   recall();
   applyWaiting();
+}
+
+// The code and the link that the study's site asks for; the server sends them after the last rating.
+function complete({ code, url } = {}) {
+  $("code").hidden = !code;
+  $("code").textContent = `Your completion code: ${code}`;
+  $("complete").hidden = !url;
+  $("complete").href = url || "";
 }
 
 // The reply on screen may have been rated in another tab.

@@ -10,7 +10,7 @@ from served import LONGEST, running
 
 from empathy_judge.data.records import Exchange, Turn
 from empathy_judge.rating.plan import RatingPlan, draw_plan, write_plan
-from empathy_judge.rating.rating_app import make_rating_app
+from empathy_judge.rating.rating_app import PublicStudy, make_rating_app
 
 NAMES = ("quorvex-large", "blimtar-7b", "zendolo-mini")
 
@@ -41,10 +41,10 @@ def make_plan(folder: Path, *, people: int = 3, each: int = 12, prompts: int = 4
 
 
 @contextmanager
-def serving_plan(folder: Path) -> Iterator[httpx.Client]:
+def serving_plan(folder: Path, study: PublicStudy | None = None) -> Iterator[httpx.Client]:
     """Yield a client of a server of this plan, which is there as long as the `with` block."""
     with (
-        running(partial(make_rating_app, folder)) as url,
+        running(partial(make_rating_app, folder, study=study)) as url,
         httpx.Client(base_url=url, timeout=LONGEST) as client,
     ):
         yield client
