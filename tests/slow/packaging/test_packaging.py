@@ -27,7 +27,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
 # Hidden files, the data that judges were trained on, and the script that makes their weights.
 SKIPPED = re.compile(
-    r"__pycache__|/\.|^training/(rebuild|recipes/(grade|constant|scene|chat|target|recorded))"
+    r"__pycache__|/\.|^training/(rebuild|recipes/(grade|constant|scene|chat|target|recorded|shell|written))"
 )
 
 
